@@ -1,0 +1,2597 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ivskip.h - a concurrent interval skiplist: an interval map over 64-bit keys whose look-ups take no lock,
+ * whose disjoint updates run in parallel, and whose search and range lock are one step.
+ *
+ *     #define IVSKIP_IMPLEMENTATION            // in exactly one .c file
+ *     #include "ivskip.h"
+ *     #include <stdio.h>
+ *
+ *     int main(void) {
+ *         struct ivs_map map;
+ *         struct ivs_entry hit;
+ *         char text[] = "text", data[] = "data";
+ *         if (ivs_map_init(&map, NULL)) return 1;
+ *         if (ivs_map_map(&map, 0x1000, 0x9000, text)) return 1;     // [0x1000, 0x9000) -> text
+ *         if (ivs_map_map(&map, 0x4000, 0x5000, data)) return 1;     // overwrites the middle
+ *         if (ivs_map_unmap(&map, 0x8000, 0x9000)) return 1;         // shortens the right part
+ *         for (uint64_t key = 0; ivs_map_lookup_next(&map, key, &hit) == 0; key = hit.end)
+ *             printf("[%#llx, %#llx) %s\n", (unsigned long long)hit.start, (unsigned long long)hit.end,
+ *                    (char *)hit.value);
+ *         return ivs_map_destroy(&map);
+ *     }
+ *
+ * MANUAL
+ *
+ * 1. Concepts
+ *
+ *   interval   half-open [start, end) over 64-bit keys. `end` is exclusive everywhere; end == 0 stands for 2^64, so
+ *              that the last key can be covered and [0, 0) is the whole space. Any other end <= start is -EINVAL.
+ *   node       one mapped interval (struct ivs_node). Its bounds never change once it is published: a new bound is a
+ *              new node. It carries one pointer, and, where the domain asks for it, payload bytes beside it.
+ *   gap        the empty keys between two neighbouring nodes. A lock on a node covers the gap after it.
+ *   map        the set of nodes (struct ivs_map), kept by the caller.
+ *   domain     where nodes come from and where they go (struct ivs_domain): allocator, payload size, release
+ *              callback, reclamation. A map has one of its own unless several are told to share one.
+ *   read section  from ivs_map_read_enter to ivs_map_read_exit. A node found inside stays readable until the section
+ *              ends, also when it is replaced meanwhile. Sections nest, take no lock and need no registration.
+ *
+ *        level 2  head ------------------------------> [40,50) ----------------------> .
+ *        level 1  head ------------> [10,20) --------> [40,50) --------> [60,61) ----> .
+ *        level 0  head -> [0,5) ---> [10,20) -> [20,30) -> [40,50) ----> [60,61) ----> .     <- the truth
+ *                         locking [20,30) takes these: ^^^^^^^ ^^^^^^^ predecessor and node, each with the gap behind
+ *
+ *   Level 0 is the truth; the levels above are hints that make searches short. Locks are bits in the level-0 links, so
+ *   a lock request and the search are one walk, and nothing is looked up twice.
+ *
+ * 2. Writing a correct program
+ *
+ *   - Look up in a read section (ivs_map_query_rcu and friends) and do not keep a node after it; or copy the answer out
+ *     (ivs_map_lookup).
+ *   - Simple updates: ivs_map_map (overwrite), ivs_map_unmap, ivs_map_insert (only if free), ivs_map_alloc (find room).
+ *   - Own updates: ivs_map_lock(range); look at the locked nodes (ivs_lock_first, ivs_lock_next) and at the empty space
+ *     that is owned with them ([lock.floor, lock.ceiling)); prepare nodes with ivs_node_new *before* the lock; then
+ *     ivs_map_swap replaces all locked nodes by them in one step; ivs_map_unlock.
+ *   - What a value points to must outlive its readers: free it in the domain's release callback (which runs a grace
+ *     period after the node went), or with ivs_domain_defer after ivs_node_set_value.
+ *   - A node's value is split when an update cuts it: give a `fragment` callback if a plain copy of the pointer and of the
+ *     payload bytes will not do (reference counts, file offsets).
+ *   - Lock several ranges only in ascending order of keys. Never block on a lock inside a read section.
+ *
+ * 3. Guarantees
+ *
+ *   G1  Query, Query-next, Map, Unmap, Insert, Alloc and Swap are linearizable: each takes effect at one instant between
+ *       call and return. (Two readers may disagree on the order of two independent updates on hosts that are not
+ *       multi-copy atomic, such as POWER.)
+ *   G2  A reader never sees a key uncovered while its interval is being replaced, and never a replaced node again after
+ *       it saw the new one.
+ *   G3  Iteration is in ascending order, sees each node whole, and is not an atomic snapshot.
+ *   G4  An update changes nothing if it fails.
+ *   G5  Updates of ranges whose locked parts (the nodes they meet, the predecessor, the gaps behind these) do not meet run
+ *       in parallel. A thread that stops for ever stops only those who want what it holds.
+ *   G6  A node is released after the end of every read section that was open when it left the map.
+ *   G7  Alloc refuses (-ENOMEM) only if at some instant of the call no gap in the window fitted.
+ *
+ *   Ordering: what a thread wrote before it published a node or a value is visible to whoever finds it (release and
+ *   acquire). Unlock of a range happens before the next lock of it.
+ *
+ * 4. Progress
+ *
+ *   Query, Query-next and iteration: wait-free for a bounded number of concurrent inserts, never blocked, never started
+ *   anew. Lock: blocking, ascending, so single-range lockers cannot deadlock. Insert and Alloc: lock-free unless the gap
+ *   that they want is held. A stalled reader holds back memory only; ivs_domain_get_stats tells.
+ *
+ * 5. Options (define before the include, in every file alike where marked *)
+ *
+ *   IVSKIP_IMPLEMENTATION   bodies are compiled here; in one file of a program
+ *   IVSKIP_STATIC           all is private to this file (implies the implementation)
+ *   IVSKIP_CONFIG           quoted name of a header with the host's hooks (section "Host"); default: none
+ *   IVSKIP_ATOMICS          quoted name of a header that replaces the atomic wrappers (for checkers); default: none
+ *   IVSKIP_RCU            * BUILTIN (default): epochs, pthreads, no dependency
+ *   IVSKIP_MAX_HEIGHT     * highest tower, 2..64, default 24: short searches up to about 2^24 nodes
+ *   IVSKIP_SPIN             looks at a held link before the thread sleeps, 0..1000000, default 100
+ *   IVSKIP_RETIRE_BATCH     nodes a thread collects before it tries to end a grace period, 1..65536, default 64
+ *   IVSKIP_LINK_TRIES       lost races after which a tower is left lower than drawn, 1..1000000, default 16
+ *   IVSKIP_DEBUG            1: misuse aborts through IVSKIP_ASSERT; 0 (default): misuse is an error code
+ *
+ * 6. Limits
+ *
+ *   64-bit keys; compilers with GNU atomics (gcc, clang); nodes 8-byte aligned. Not async-signal-safe. After fork() the
+ *   child must call ivs_map_reset_after_fork before it uses a map that other threads of the parent used. IVSKIP_STATIC
+ *   gives each file maps of its own: do not hand them to another file.
+ */
+#ifndef IVSKIP_H
+#define IVSKIP_H
+
+/* ------------------------------------------------------------------------------------------------ version, options */
+
+#define IVSKIP_VERSION_MAJOR 0
+#define IVSKIP_VERSION_MINOR 1
+#define IVSKIP_VERSION_PATCH 0
+#define IVSKIP_VERSION (IVSKIP_VERSION_MAJOR * 10000 + IVSKIP_VERSION_MINOR * 100 + IVSKIP_VERSION_PATCH)
+
+#if defined(IVSKIP_CONFIG)
+#include IVSKIP_CONFIG
+#endif
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifndef IVSKIP_MAX_HEIGHT
+#define IVSKIP_MAX_HEIGHT 24
+#endif
+#ifndef IVSKIP_SPIN
+#define IVSKIP_SPIN 100
+#endif
+#ifndef IVSKIP_RETIRE_BATCH
+#define IVSKIP_RETIRE_BATCH 64
+#endif
+#ifndef IVSKIP_LINK_TRIES
+#define IVSKIP_LINK_TRIES 16
+#endif
+#ifndef IVSKIP_DEBUG
+#define IVSKIP_DEBUG 0
+#endif
+#ifndef IVSKIP_RCU
+#define IVSKIP_RCU BUILTIN
+#endif
+
+#if IVSKIP_MAX_HEIGHT < 2 || IVSKIP_MAX_HEIGHT > 64
+#error "IVSKIP_MAX_HEIGHT must be 2..64"
+#endif
+#if IVSKIP_SPIN < 0 || IVSKIP_SPIN > 1000000
+#error "IVSKIP_SPIN must be 0..1000000"
+#endif
+#if IVSKIP_RETIRE_BATCH < 1 || IVSKIP_RETIRE_BATCH > 65536
+#error "IVSKIP_RETIRE_BATCH must be 1..65536"
+#endif
+#if IVSKIP_LINK_TRIES < 1 || IVSKIP_LINK_TRIES > 1000000
+#error "IVSKIP_LINK_TRIES must be 1..1000000"
+#endif
+
+#define IVS_CAT_(a, b) a##b
+#define IVS_CAT2_(a, b) IVS_CAT_(a, b)
+#define IVS_RCU_BUILTIN_ 1
+#if IVS_CAT2_(IVS_CAT2_(IVS_RCU_, IVSKIP_RCU), _) != IVS_RCU_BUILTIN_
+#error "IVSKIP_RCU must be BUILTIN"
+#endif
+
+#if defined(IVSKIP_STATIC) && !defined(IVSKIP_IMPLEMENTATION)
+#define IVSKIP_IMPLEMENTATION
+#endif
+#if defined(IVSKIP_STATIC)
+#define IVS_API static __attribute__((unused))
+#elif defined(__cplusplus)
+#define IVS_API extern "C"
+#else
+#define IVS_API extern
+#endif
+#define IVS_MUST_CHECK __attribute__((warn_unused_result))
+
+/* Options that change layout are part of every symbol: files that disagree do not link. */
+#define IVS_SYM4_(name, height, rcu) name##_h##height##_##rcu
+#define IVS_SYM3_(name, height, rcu) IVS_SYM4_(name, height, rcu)
+#define IVS_SYM_(name) IVS_SYM3_(name, IVSKIP_MAX_HEIGHT, IVSKIP_RCU)
+#define ivs_domain_init IVS_SYM_(ivs_domain_init)
+#define ivs_domain_destroy IVS_SYM_(ivs_domain_destroy)
+#define ivs_domain_read_enter IVS_SYM_(ivs_domain_read_enter)
+#define ivs_domain_read_exit IVS_SYM_(ivs_domain_read_exit)
+#define ivs_domain_synchronize IVS_SYM_(ivs_domain_synchronize)
+#define ivs_domain_defer IVS_SYM_(ivs_domain_defer)
+#define ivs_domain_reclaim IVS_SYM_(ivs_domain_reclaim)
+#define ivs_domain_get_stats IVS_SYM_(ivs_domain_get_stats)
+#define ivs_domain_reset_after_fork IVS_SYM_(ivs_domain_reset_after_fork)
+#define ivs_map_init IVS_SYM_(ivs_map_init)
+#define ivs_map_destroy IVS_SYM_(ivs_map_destroy)
+#define ivs_map_query_rcu IVS_SYM_(ivs_map_query_rcu)
+#define ivs_map_query_next_rcu IVS_SYM_(ivs_map_query_next_rcu)
+#define ivs_map_next_rcu IVS_SYM_(ivs_map_next_rcu)
+#define ivs_map_lookup IVS_SYM_(ivs_map_lookup)
+#define ivs_map_lookup_next IVS_SYM_(ivs_map_lookup_next)
+#define ivs_map_lock IVS_SYM_(ivs_map_lock)
+#define ivs_map_trylock IVS_SYM_(ivs_map_trylock)
+#define ivs_map_timedlock IVS_SYM_(ivs_map_timedlock)
+#define ivs_map_unlock IVS_SYM_(ivs_map_unlock)
+#define ivs_map_swap IVS_SYM_(ivs_map_swap)
+#define ivs_node_set_value IVS_SYM_(ivs_node_set_value)
+#define ivs_node_new IVS_SYM_(ivs_node_new)
+#define ivs_node_new_height IVS_SYM_(ivs_node_new_height)
+#define ivs_node_discard IVS_SYM_(ivs_node_discard)
+#define ivs_node_set_bounds IVS_SYM_(ivs_node_set_bounds)
+#define ivs_map_map IVS_SYM_(ivs_map_map)
+#define ivs_map_map_node IVS_SYM_(ivs_map_map_node)
+#define ivs_map_unmap IVS_SYM_(ivs_map_unmap)
+#define ivs_map_insert IVS_SYM_(ivs_map_insert)
+#define ivs_map_insert_node IVS_SYM_(ivs_map_insert_node)
+#define ivs_map_alloc IVS_SYM_(ivs_map_alloc)
+#define ivs_map_alloc_node IVS_SYM_(ivs_map_alloc_node)
+#define ivs_map_validate IVS_SYM_(ivs_map_validate)
+#define ivs_map_dump IVS_SYM_(ivs_map_dump)
+#define ivs_map_get_stats IVS_SYM_(ivs_map_get_stats)
+#define ivs_map_reset_after_fork IVS_SYM_(ivs_map_reset_after_fork)
+
+/* Error codes: negative errno values of Linux, also where there is no errno.h. */
+enum {
+    IVS_ENOENT = -2,      /* no interval there */
+    IVS_ENOMEM = -12,     /* no memory, or no gap that fits */
+    IVS_EBUSY = -16,      /* held by another; or still in use */
+    IVS_EEXIST = -17,     /* the range is not free */
+    IVS_EINVAL = -22,     /* bad argument */
+    IVS_EPERM = -1,       /* misuse of a handle or node: not locked, not ours, published already */
+    IVS_EDEADLK = -35,    /* the caller would wait for itself */
+    IVS_EBADMSG = -74,    /* ivs_map_validate found a broken invariant */
+    IVS_ETIMEDOUT = -110  /* the time is over */
+};
+
+/* ------------------------------------------------------------------------------------------------ types */
+
+struct ivs_map;
+struct ivs_domain;
+
+/*
+ * A node: one mapped interval. In memory, from low to high addresses:
+ *
+ *     [ payload bytes, domain's payload_size ][ struct ivs_node ][ upper links, height - 1 times { next, key } ]
+ *
+ * so that `struct area { ...; struct ivs_node node; }` with payload_size = offsetof(struct area, node) makes each node the
+ * last member of an `area` (container_of from node to area), and a hit costs no further cache miss.
+ *
+ * level-0 link (next_):  63 ................. 3 |    2    |      1      |   0
+ *                            successor or 0     | WAITERS | INVALIDATED | LOCKED
+ * upper link (next):     63 ................. 3 | 2 .. 1: zero          | MARK
+ */
+struct ivs_node {
+    uint64_t start;          /* first key */
+    uint64_t last;           /* last key, inclusive (see ivs_node_end) */
+    uintptr_t value_;        /* payload pointer: ivs_node_value, ivs_node_set_value */
+    uintptr_t next_;         /* level-0 link */
+    uintptr_t chain_;        /* private lists: spare nodes, replaced nodes, limbo */
+    uint8_t height_;         /* levels that it is or will be linked at */
+    uint8_t room_;           /* levels that its memory has room for */
+    uint8_t state_;          /* prepared, published, replaced */
+    uint8_t owned_;          /* the release callback is due if it is discarded */
+    uint32_t unused_;
+} __attribute__((aligned(8)));
+
+/* Upper link: the successor at this level, and a copy of its start that may be stale (a hint for readers). */
+struct ivs_link_ {
+    uintptr_t next;
+    uint64_t key;
+};
+
+/* What ivs_map_lookup copies out. */
+struct ivs_entry {
+    uint64_t start;
+    uint64_t end; /* exclusive; 0: 2^64 */
+    void *value;
+};
+
+/* A callback with its argument, run after a grace period (ivs_domain_defer). Embed it in what it frees. */
+struct ivs_defer {
+    uintptr_t next_;
+    void (*fn_)(struct ivs_defer *self);
+};
+
+/* A domain's callbacks. Any may be NULL. All get the domain's ctx. None may use a map of this domain in a way that waits. */
+struct ivs_domain_ops {
+    /* `bytes` of memory, 8-byte aligned, or NULL. May sleep unless flags has IVS_NOSLEEP. Called without any lock of a map,
+     * outside read sections unless the caller is in one. Default: the host's malloc. */
+    void *(*alloc)(void *ctx, size_t bytes, unsigned flags);
+    /* Takes back what alloc gave, with its size. Must not sleep. Default: the host's free. */
+    void (*free)(void *ctx, void *memory, size_t bytes);
+    /* The node left a map and its grace period is over; its memory is freed next. Called from any thread that updates a map
+     * of the domain or calls ivs_domain_reclaim, without locks. Must not sleep. */
+    void (*release)(void *ctx, struct ivs_node *node);
+};
+
+struct ivs_domain_config {
+    const struct ivs_domain_ops *ops; /* NULL: host's malloc and free, no release callback */
+    void *ctx;                        /* handed to the ops */
+    size_t payload_size;              /* bytes in front of each node, a multiple of 8, at most 65536; default 0 */
+    uint64_t seed;                    /* of the tower heights; 0: drawn from the clock */
+};
+
+enum {
+    IVS_SLEEP = 0,  /* the allocator may sleep */
+    IVS_NOSLEEP = 1 /* it must not */
+};
+
+#define IVS_LINE_ 64 /* bytes that travel together between cores */
+
+struct ivs_record_;
+
+struct ivs_domain {
+    const struct ivs_domain_ops *ops_;
+    void *ctx_;
+    size_t payload_size_;
+    uint64_t seed_;
+    uint64_t cookie_; /* tells this domain from an earlier one at the same address */
+    uintptr_t records_;
+    uint64_t magic_;
+    unsigned char pad_[IVS_LINE_];
+    uint64_t epoch_;
+    uint64_t crowd_;  /* read sections open in threads that could not get a record */
+    uintptr_t orphans_; /* nodes retired by such threads */
+    uintptr_t orphan_defers_;
+};
+
+struct ivs_domain_stats {
+    uint64_t epoch;         /* grace periods ended, plus one */
+    uint64_t records;       /* threads that ever used the domain at once */
+    uint64_t readers;       /* open read sections, nested ones counted once */
+    uint64_t oldest_reader; /* how many epochs the oldest is behind; 2 and growing limbo: a stalled reader */
+    uint64_t limbo;         /* nodes and deferred callbacks that wait for their grace period */
+    uint64_t limbo_bytes;   /* their node memory */
+};
+
+/* An event count: whoever sleeps for a link sleeps in one of these, never on the node's own memory. */
+struct ivs_bucket_ {
+    uint32_t ticket;
+};
+#define IVS_BUCKETS_ 16
+
+struct ivs_map_config {
+    struct ivs_domain *domain; /* NULL: the map has one of its own, made from `own` */
+    struct ivs_domain_config own;
+    /* A part of `old` that stays when it is cut: `fragment` has its bounds; give it value and payload. 0, or a negative error
+     * that makes the update fail with nothing changed (fragments made so far are released). Called with the range locked, outside
+     * read sections, may sleep. NULL: value and payload bytes are copied. */
+    int (*fragment)(void *ctx, const struct ivs_node *old, struct ivs_node *fragment);
+    void *ctx; /* handed to fragment */
+};
+
+struct ivs_map {
+    struct ivs_node head_; /* before all keys; its upper links follow in memory */
+    struct ivs_link_ head_links_[IVSKIP_MAX_HEIGHT - 1];
+    struct ivs_domain *domain_;
+    int (*fragment_)(void *ctx, const struct ivs_node *old, struct ivs_node *fragment);
+    void *ctx_;
+    uint64_t magic_;
+    uint32_t height_; /* no node is higher; a hint where searches begin */
+    struct ivs_bucket_ buckets_[IVS_BUCKETS_];
+    uint64_t waits_;
+    uint64_t restarts_;
+    uint64_t refusals_;
+    uint64_t window_locks_;
+    struct ivs_domain own_;
+};
+
+/* A held range. The fields without underscore may be read while it is held. */
+struct ivs_lock {
+    struct ivs_map *map;  /* NULL: nothing is held */
+    uint64_t start;       /* the range that was asked for, [start, end) */
+    uint64_t end;
+    uint64_t floor;       /* all keys from here (end of the node before) ... */
+    uint64_t ceiling;     /* ... up to here (start of the node after; 0: 2^64) belong to the holder */
+    size_t count;         /* locked nodes: those that meet [start, end); after a swap, the new run */
+    struct ivs_node *pred_;
+    struct ivs_node *first_;
+    struct ivs_node *tail_; /* last locked node; pred_ if there is none */
+    struct ivs_node *dead_; /* replaced nodes, retired at the unlock */
+};
+
+struct ivs_alloc {
+    uint64_t lo;    /* window [lo, hi); hi == 0: 2^64 */
+    uint64_t hi;
+    uint64_t size;  /* keys wanted, at least 1 */
+    uint64_t align; /* of the start: a power of two; 0: 1 */
+    uint64_t hint;  /* look from here first, then in the whole window; outside the window: no hint */
+};
+
+struct ivs_report {
+    const char *check;           /* name of the check that failed, NULL if none did */
+    const struct ivs_node *node; /* where */
+    unsigned level;
+    size_t nodes; /* nodes visited at level 0 */
+};
+
+struct ivs_map_stats {
+    size_t nodes;
+    size_t links;         /* level-0 and upper links of all nodes */
+    size_t node_bytes;    /* nodes and towers, without payload (the payload pointer counts as payload) */
+    size_t payload_bytes; /* payload pointers and payload bytes */
+    unsigned height;      /* highest tower */
+    size_t at_height[IVSKIP_MAX_HEIGHT]; /* nodes whose height is index + 1 */
+    uint64_t keys;         /* covered keys, modulo 2^64 */
+    uint64_t waits;        /* times that a thread went to sleep for a link */
+    uint64_t restarts;     /* searches begun anew since their predecessor was gone */
+    uint64_t refusals;     /* Alloc: -ENOMEM answers */
+    uint64_t window_locks; /* Alloc: decisions that needed the window's locks */
+    struct ivs_domain_stats domain;
+};
+
+enum ivs_dump_format { IVS_DUMP_TEXT = 0, IVS_DUMP_DOT = 1 };
+
+/* ------------------------------------------------------------------------------------------------ API: domains */
+
+/** Makes a domain: allocator, payload size and reclamation for the nodes of one or more maps. `config` may be NULL.
+ *  Context: any; does not sleep.
+ *  Progress: wait-free.
+ *  Ordering: none; publish the domain to other threads yourself.
+ *  Returns: 0; -EINVAL: NULL domain, payload_size over 65536 or not a multiple of 8.
+ *  Lifetime: the domain's memory is the caller's; it must not move. */
+IVS_API int ivs_domain_init(struct ivs_domain *domain, const struct ivs_domain_config *config) IVS_MUST_CHECK;
+
+/** Ends a domain: all that waits for a grace period is released at once.
+ *  Context: no map of the domain lives, no read section is open, no call runs; may run release callbacks.
+ *  Progress: linear in the waiting nodes.
+ *  Ordering: none needed; the caller is alone.
+ *  Returns: 0; -EINVAL: not a domain; -EBUSY: a read section is open, nothing done.
+ *  Lifetime: the memory may be reused; threads that used the domain need not have exited. */
+IVS_API int ivs_domain_destroy(struct ivs_domain *domain);
+
+/** Opens a read section: what is found in it stays readable until it is closed. Sections nest.
+ *  Context: any thread; not in signal or interrupt handlers. The first call of a thread allocates its record.
+ *  Progress: wait-free, but for a thread's first call (allocates, lock-free).
+ *  Ordering: the section sees all that was published before the grace periods that ended before it.
+ *  Returns: nothing; it cannot fail (without memory for a record the thread shares a counter).
+ *  Lifetime: until ivs_domain_read_exit by the same thread.
+ *  Source: epoch-based reclamation, K. Fraser, Practical lock freedom, 2004, section 5.2.3. */
+IVS_API void ivs_domain_read_enter(struct ivs_domain *domain);
+
+/** Closes the innermost read section of this thread.
+ *  Context: the thread that opened it.
+ *  Progress: wait-free.
+ *  Ordering: release: the section's accesses come before what is done after the grace period.
+ *  Returns: nothing; without an open section it is an assertion in debug builds and does nothing in release builds.
+ *  Lifetime: nodes found in the section may be freed from now on. */
+IVS_API void ivs_domain_read_exit(struct ivs_domain *domain);
+
+/** Waits until every read section that is open now has ended.
+ *  Context: outside read sections of the domain and without locks that a reader may wait for; sleeps.
+ *  Progress: blocking; ends when the present readers do.
+ *  Ordering: all their accesses happen before the return.
+ *  Returns: 0; -EINVAL: not a domain; -EDEADLK: called inside a read section.
+ *  Lifetime: what was unpublished before the call may be freed after it. */
+IVS_API int ivs_domain_synchronize(struct ivs_domain *domain) IVS_MUST_CHECK;
+
+/** Runs fn(defer) after a grace period: call_rcu for values and other objects of the caller.
+ *  Context: any, also inside a read section; does not sleep; may run callbacks that are due.
+ *  Progress: lock-free.
+ *  Ordering: all read sections open now happen before the callback.
+ *  Returns: 0; -EINVAL: NULL argument, nothing done.
+ *  Lifetime: `defer` belongs to the domain until fn runs; fn may free it. */
+IVS_API int ivs_domain_defer(struct ivs_domain *domain, struct ivs_defer *defer, void (*fn)(struct ivs_defer *defer));
+
+/** Tries to end a grace period and releases all that is due, also what other threads left.
+ *  Context: any place where release callbacks may run; does not sleep.
+ *  Progress: lock-free; a stalled reader makes it release less.
+ *  Ordering: read sections happen before the releases that waited for them.
+ *  Returns: how many nodes and callbacks were released.
+ *  Lifetime: none. */
+IVS_API size_t ivs_domain_reclaim(struct ivs_domain *domain);
+
+/** Says how the reclamation is doing; figures of one moment each, not of the same one.
+ *  Context: any; does not sleep.
+ *  Progress: linear in the threads that used the domain.
+ *  Ordering: none.
+ *  Returns: 0; -EINVAL: NULL argument.
+ *  Lifetime: none. */
+IVS_API int ivs_domain_get_stats(struct ivs_domain *domain, struct ivs_domain_stats *stats);
+
+/** In the child of a fork(): forgets the read sections and half-done work of threads that are not there.
+ *  Context: the child's only thread, outside read sections, before any other use of the domain. A map's own domain is
+ *  reset by ivs_map_reset_after_fork; call this once for a shared one.
+ *  Progress: linear in the threads that used the domain.
+ *  Ordering: none needed; the caller is alone.
+ *  Returns: 0; -EINVAL: not a domain.
+ *  Lifetime: nodes in limbo stay so and are released in turn. */
+IVS_API int ivs_domain_reset_after_fork(struct ivs_domain *domain) IVS_MUST_CHECK;
+
+/* ------------------------------------------------------------------------------------------------ API: maps */
+
+/** Makes an empty map. `config` may be NULL: own domain, host's allocator, plain copies of cut values.
+ *  Context: any; does not sleep.
+ *  Progress: wait-free.
+ *  Ordering: none; publish the map to other threads yourself.
+ *  Returns: 0; -EINVAL: NULL map, bad domain configuration, domain that was not made.
+ *  Lifetime: the map's memory is the caller's; it must not move. A shared domain must outlive the map. */
+IVS_API int ivs_map_init(struct ivs_map *map, const struct ivs_map_config *config) IVS_MUST_CHECK;
+
+/** Ends a map: every node is released (at once with an own domain, after a grace period with a shared one).
+ *  Context: no other call on the map runs, no range is held, no read section uses it.
+ *  Progress: linear in the nodes.
+ *  Ordering: none needed; the caller is alone.
+ *  Returns: 0; -EINVAL: not a map; -EBUSY: a range is held or a read section of the own domain is open, nothing done.
+ *  Lifetime: the memory may be reused. */
+IVS_API int ivs_map_destroy(struct ivs_map *map);
+
+/** The domain of a map.
+ *  Context: any.
+ *  Progress: wait-free.
+ *  Ordering: none.
+ *  Returns: the shared domain, or the map's own.
+ *  Lifetime: an own domain ends with its map. */
+static inline struct ivs_domain *ivs_map_domain(struct ivs_map *map) { return map->domain_; }
+
+/** ivs_domain_read_enter on the map's domain.
+ *  Context: as ivs_domain_read_enter.
+ *  Progress: as ivs_domain_read_enter.
+ *  Ordering: as ivs_domain_read_enter.
+ *  Returns: nothing.
+ *  Lifetime: until ivs_map_read_exit. */
+static inline void ivs_map_read_enter(struct ivs_map *map) { ivs_domain_read_enter(map->domain_); }
+
+/** ivs_domain_read_exit on the map's domain.
+ *  Context: as ivs_domain_read_exit.
+ *  Progress: as ivs_domain_read_exit.
+ *  Ordering: as ivs_domain_read_exit.
+ *  Returns: nothing.
+ *  Lifetime: nodes found in the section may be freed from now on. */
+static inline void ivs_map_read_exit(struct ivs_map *map) { ivs_domain_read_exit(map->domain_); }
+
+/** Query: the node that covers `key`.
+ *  Context: inside a read section; does not sleep; takes no lock.
+ *  Progress: never waits, never starts anew.
+ *  Ordering: acquire: what was written before the node was published is visible. Linearizable (G1, G2).
+ *  Returns: the node, or NULL: the key lies in a gap (or map is NULL).
+ *  Lifetime: until the read section ends.
+ *  Source: IntervalVM, SOSP 2025, section 4 (Query). */
+IVS_API struct ivs_node *ivs_map_query_rcu(struct ivs_map *map, uint64_t key);
+
+/** Query-next: the first node that ends after `key` (it covers the key, or is the next one behind it).
+ *  Context: inside a read section; does not sleep; takes no lock.
+ *  Progress: never waits, never starts anew.
+ *  Ordering: as ivs_map_query_rcu. Linearizable.
+ *  Returns: the node, or NULL: none ends after the key.
+ *  Lifetime: until the read section ends. */
+IVS_API struct ivs_node *ivs_map_query_next_rcu(struct ivs_map *map, uint64_t key);
+
+/** The next node after `node`, for iteration (see ivs_map_for_each_rcu).
+ *  Context: the read section in which `node` was found.
+ *  Progress: never waits; searches once from the head if `node` has left the map.
+ *  Ordering: as ivs_map_query_rcu; the whole iteration is no snapshot (G3).
+ *  Returns: the node, or NULL at the end.
+ *  Lifetime: until the read section ends. */
+IVS_API struct ivs_node *ivs_map_next_rcu(struct ivs_map *map, const struct ivs_node *node);
+
+/* Visits, in ascending order, the nodes that meet [lo, hi); hi == 0: 2^64. Inside a read section. */
+#define ivs_map_for_each_rcu(node, map, lo, hi)                                                                        \
+    for ((node) = ivs_map_query_next_rcu((map), (lo)); (node) && (node)->start <= (uint64_t)(hi)-1;                    \
+         (node) = ivs_map_next_rcu((map), (node)))
+
+/** Query without a read section of one's own: copies bounds and value out.
+ *  Context: any; does not sleep.
+ *  Progress: as ivs_map_query_rcu.
+ *  Ordering: as ivs_map_query_rcu.
+ *  Returns: 0; -ENOENT: gap; -EINVAL: NULL argument.
+ *  Lifetime: the copy is the caller's; what `value` points to is protected only by the caller's own means. */
+IVS_API int ivs_map_lookup(struct ivs_map *map, uint64_t key, struct ivs_entry *entry) IVS_MUST_CHECK;
+
+/** Query-next without a read section of one's own. A loop `key = entry.end` ends when entry.end == 0.
+ *  Context: any; does not sleep.
+ *  Progress: as ivs_map_query_next_rcu.
+ *  Ordering: as ivs_map_query_next_rcu.
+ *  Returns: 0; -ENOENT: none ends after the key; -EINVAL: NULL argument.
+ *  Lifetime: as ivs_map_lookup. */
+IVS_API int ivs_map_lookup_next(struct ivs_map *map, uint64_t key, struct ivs_entry *entry) IVS_MUST_CHECK;
+
+/* ------------------------------------------------------------------------------------------------ API: nodes */
+
+/** One past the last key of a node; 0 stands for 2^64.
+ *  Context: the node is readable (read section, or locked).
+ *  Progress: wait-free.
+ *  Ordering: none.
+ *  Returns: the exclusive end.
+ *  Lifetime: none. */
+static inline uint64_t ivs_node_end(const struct ivs_node *node) { return node->last + 1; }
+
+/** The payload pointer of a node.
+ *  Context: the node is readable (read section, or locked), or not yet published.
+ *  Progress: wait-free.
+ *  Ordering: acquire: what was written before the value was set is visible.
+ *  Returns: the value.
+ *  Lifetime: the caller's rules; see ivs_domain_defer. */
+static inline void *ivs_node_value(const struct ivs_node *node);
+
+/** The payload bytes of a node, the domain's payload_size of them.
+ *  Context: the node is readable. The bytes may be written while the node is not yet published; later only under rules of the caller's.
+ *  Progress: wait-free.
+ *  Ordering: written before publication: visible to whoever finds the node.
+ *  Returns: pointer to the first byte, 8-byte aligned.
+ *  Lifetime: the node's. */
+static inline void *ivs_node_payload(const struct ivs_domain *domain, struct ivs_node *node) {
+    return (unsigned char *)node - domain->payload_size_;
+}
+
+/** Prepares a node [start, end) with a random tower; its payload bytes are zero.
+ *  Context: without locks of a map if flags is IVS_SLEEP; the allocator decides if it sleeps.
+ *  Progress: the allocator's.
+ *  Ordering: none; the node is private until it is published.
+ *  Returns: the node; NULL: bad bounds, or no memory.
+ *  Lifetime: the caller's until a successful ivs_map_*_node or ivs_map_swap takes it, or ivs_node_discard. */
+IVS_API struct ivs_node *ivs_node_new(struct ivs_domain *domain, uint64_t start, uint64_t end, void *value, unsigned flags)
+    IVS_MUST_CHECK;
+
+/** As ivs_node_new with a tower of `height` levels, 1..IVSKIP_MAX_HEIGHT (0: random). For tests and for tiered heights.
+ *  Context: as ivs_node_new.
+ *  Progress: as ivs_node_new.
+ *  Ordering: as ivs_node_new.
+ *  Returns: the node; NULL: bad bounds, bad height, or no memory.
+ *  Lifetime: as ivs_node_new. */
+IVS_API struct ivs_node *ivs_node_new_height(struct ivs_domain *domain, uint64_t start, uint64_t end, void *value,
+                                             unsigned flags, unsigned height) IVS_MUST_CHECK;
+
+/** Frees a node that was never published. The release callback is not called: its value is still the caller's.
+ *  Context: any; does not sleep.
+ *  Progress: the allocator's.
+ *  Ordering: none.
+ *  Returns: 0 (also for NULL node); -EINVAL: NULL domain; -EPERM: the node is or was in a map, nothing done.
+ *  Lifetime: the node is gone. */
+IVS_API int ivs_node_discard(struct ivs_domain *domain, struct ivs_node *node);
+
+/** Gives a node that was never published new bounds.
+ *  Context: the node is private to the caller.
+ *  Progress: wait-free.
+ *  Ordering: none.
+ *  Returns: 0; -EINVAL: NULL node or bad bounds; -EPERM: the node is or was in a map.
+ *  Lifetime: unchanged. */
+IVS_API int ivs_node_set_bounds(struct ivs_node *node, uint64_t start, uint64_t end) IVS_MUST_CHECK;
+
+/** In-place change: gives a node another value; bounds and identity stay.
+ *  Context: `lock` holds the node; or lock is NULL and the node was never published.
+ *  Progress: wait-free.
+ *  Ordering: release: what was written before is visible to whoever reads the new value. Linearizable.
+ *  Returns: 0; -EINVAL: NULL node; -EPERM: the node is not one that `lock` holds.
+ *  Lifetime: readers may still use the old value until a grace period has passed (ivs_domain_defer). */
+IVS_API int ivs_node_set_value(const struct ivs_lock *lock, struct ivs_node *node, void *value);
+
+/* ------------------------------------------------------------------------------------------------ API: locks */
+
+/** Lock while searching: takes [start, end), the nodes that meet it, the predecessor, and the gaps behind all of these.
+ *  Context: outside read sections, without a lock on a later range of the same map; sleeps.
+ *  Progress: blocking; waits only for holders of what it needs, in ascending order.
+ *  Ordering: acquire: pairs with the unlock of whoever held a part before.
+ *  Returns: 0; -EINVAL: NULL argument or bad range; -EDEADLK: called inside a read section.
+ *  Lifetime: the locked nodes stay until swapped or unlocked; `lock` is the caller's and must not be copied.
+ *  Source: IntervalVM, SOSP 2025, section 4 (Lock). */
+IVS_API int ivs_map_lock(struct ivs_map *map, uint64_t start, uint64_t end, struct ivs_lock *lock) IVS_MUST_CHECK;
+
+/** As ivs_map_lock, without waiting.
+ *  Context: any; does not sleep.
+ *  Progress: lock-free.
+ *  Ordering: acquire on success.
+ *  Returns: 0; -EBUSY: a part is held, nothing is; -EINVAL.
+ *  Lifetime: as ivs_map_lock. */
+IVS_API int ivs_map_trylock(struct ivs_map *map, uint64_t start, uint64_t end, struct ivs_lock *lock) IVS_MUST_CHECK;
+
+/** As ivs_map_lock, for at most `nanoseconds` (monotonic clock).
+ *  Context: as ivs_map_lock.
+ *  Progress: blocking, bounded by the time given.
+ *  Ordering: acquire on success.
+ *  Returns: 0; -ETIMEDOUT: nothing is held; -EINVAL; -EDEADLK: called inside a read section.
+ *  Lifetime: as ivs_map_lock. */
+IVS_API int ivs_map_timedlock(struct ivs_map *map, uint64_t start, uint64_t end, uint64_t nanoseconds, struct ivs_lock *lock)
+    IVS_MUST_CHECK;
+
+/** Lets a range go and retires the nodes that were replaced under it.
+ *  Context: any thread may do it, one at a time; does not sleep; wakes waiters; may run release callbacks afterwards.
+ *  Progress: wait-free in the number of locked nodes.
+ *  Ordering: release.
+ *  Returns: 0; -EINVAL: NULL; -EPERM: the lock holds nothing (unlocked twice), nothing done.
+ *  Lifetime: the nodes may go from now on. */
+IVS_API int ivs_map_unlock(struct ivs_lock *lock);
+
+/** The first locked node at or after the floor.
+ *  Context: the lock is held by the caller.
+ *  Progress: wait-free.
+ *  Ordering: none needed under the lock.
+ *  Returns: the node, or NULL: the range is empty.
+ *  Lifetime: until swapped or unlocked. */
+static inline struct ivs_node *ivs_lock_first(const struct ivs_lock *lock) { return lock->first_; }
+
+/** The locked node after `node`.
+ *  Context: the lock is held by the caller, `node` is one of its nodes.
+ *  Progress: wait-free.
+ *  Ordering: none needed under the lock.
+ *  Returns: the node, or NULL after the last.
+ *  Lifetime: until swapped or unlocked. */
+static inline struct ivs_node *ivs_lock_next(const struct ivs_lock *lock, const struct ivs_node *node);
+
+/** Swap: replaces all locked nodes by the prepared nodes run[0..n) in one step, and keeps the range locked (the new nodes are
+ *  what is locked now; floor and ceiling stay). n == 0 empties it.
+ *  Context: the lock is held by the caller; does not sleep, does not allocate.
+ *  Progress: lock-free.
+ *  Ordering: release: the new nodes are published; readers see all old nodes or all new ones (per key).
+ *  Returns: 0; -EINVAL: NULL, run not sorted, overlapping, or outside [floor, ceiling); -EPERM: the lock holds nothing, or a node of
+ *  the run was published already. On an error nothing has changed.
+ *  Lifetime: the nodes of the run are the map's; the old ones are released after the unlock and a grace period.
+ *  Source: IntervalVM, SOSP 2025, section 4 (Swap). */
+IVS_API int ivs_map_swap(struct ivs_lock *lock, struct ivs_node *const *run, size_t n) IVS_MUST_CHECK;
+
+/* ------------------------------------------------------------------------------------------------ API: updates */
+
+/** Map: [start, end) has `value` from now on, whatever was there; what was cut keeps its left and right parts.
+ *  Context: outside read sections; sleeps.
+ *  Progress: blocking, as ivs_map_lock.
+ *  Ordering: as ivs_map_swap. Linearizable.
+ *  Returns: 0; -EINVAL: NULL map or bad range; -ENOMEM; -EDEADLK: inside a read section; what `fragment` returned. On an error nothing
+ *  has changed and the value is still the caller's.
+ *  Lifetime: the value is the map's until the release callback.
+ *  Source: IntervalVM, SOSP 2025, section 4 (Map). */
+IVS_API int ivs_map_map(struct ivs_map *map, uint64_t start, uint64_t end, void *value) IVS_MUST_CHECK;
+
+/** Map with a prepared node (its bounds, value and payload).
+ *  Context: as ivs_map_map.
+ *  Progress: as ivs_map_map.
+ *  Ordering: as ivs_map_map.
+ *  Returns: as ivs_map_map; -EPERM: the node is or was in a map. On an error the node is still the caller's.
+ *  Lifetime: the node is the map's. */
+IVS_API int ivs_map_map_node(struct ivs_map *map, struct ivs_node *node) IVS_MUST_CHECK;
+
+/** Unmap: no key of [start, end) is covered from now on; what was cut keeps its left and right parts.
+ *  Context: outside read sections; sleeps.
+ *  Progress: blocking, as ivs_map_lock.
+ *  Ordering: as ivs_map_swap. Linearizable.
+ *  Returns: 0, also if nothing was there; -EINVAL; -ENOMEM (for the parts that stay); -EDEADLK; what `fragment` returned. On an error
+ *  nothing has changed.
+ *  Lifetime: removed nodes are released after a grace period. */
+IVS_API int ivs_map_unmap(struct ivs_map *map, uint64_t start, uint64_t end) IVS_MUST_CHECK;
+
+/** Insert: maps [start, end) only if no key of it is covered.
+ *  Context: outside read sections; sleeps only if the gap is held.
+ *  Progress: lock-free unless the gap is held.
+ *  Ordering: release. Linearizable.
+ *  Returns: 0; -EEXIST: a key is covered; -EINVAL; -ENOMEM; -EDEADLK. On an error nothing has changed.
+ *  Lifetime: as ivs_map_map. */
+IVS_API int ivs_map_insert(struct ivs_map *map, uint64_t start, uint64_t end, void *value) IVS_MUST_CHECK;
+
+/** Insert with a prepared node.
+ *  Context: as ivs_map_insert.
+ *  Progress: as ivs_map_insert.
+ *  Ordering: as ivs_map_insert.
+ *  Returns: as ivs_map_insert; -EPERM: the node is or was in a map. On an error the node is still the caller's.
+ *  Lifetime: the node is the map's. */
+IVS_API int ivs_map_insert_node(struct ivs_map *map, struct ivs_node *node) IVS_MUST_CHECK;
+
+/** Alloc: finds room for `size` keys in a window and maps it, without a lock: first fit from the hint, then from the window's start.
+ *  Context: outside read sections; sleeps only if every gap that fits is held.
+ *  Progress: lock-free unless every gap that fits is held; locks the window after three scans that disagree.
+ *  Ordering: release. Linearizable.
+ *  Returns: 0 and the place in *start; -ENOMEM: no gap fitted at some instant of the call (G7), or no memory; -EINVAL: NULL, size 0,
+ *  alignment no power of two, bad window, window smaller than size; -EDEADLK. On an error nothing has changed.
+ *  Lifetime: as ivs_map_map.
+ *  Source: IntervalVM, SOSP 2025, sections 4 and 5.3 (Alloc); the rule of refusal is our own. */
+IVS_API int ivs_map_alloc(struct ivs_map *map, const struct ivs_alloc *request, void *value, uint64_t *start) IVS_MUST_CHECK;
+
+/** Alloc with a prepared node; its bounds are set to the place found.
+ *  Context: as ivs_map_alloc.
+ *  Progress: as ivs_map_alloc.
+ *  Ordering: as ivs_map_alloc.
+ *  Returns: as ivs_map_alloc; -EPERM: the node is or was in a map. On an error the node is still the caller's, its bounds undefined.
+ *  Lifetime: the node is the map's; read the place through *start, for it may be gone already. */
+IVS_API int ivs_map_alloc_node(struct ivs_map *map, const struct ivs_alloc *request, struct ivs_node *node, uint64_t *start)
+    IVS_MUST_CHECK;
+
+/* ------------------------------------------------------------------------------------------------ API: inspection */
+
+/** Checks every level against the invariants I1 to I6 (see IMPLEMENTATION).
+ *  Context: nobody changes the map and no range is held (quiescent); does not sleep.
+ *  Progress: O(n log n) for n nodes.
+ *  Ordering: none needed.
+ *  Returns: 0; -EBADMSG: broken, *report names the check, node and level; -EINVAL: not a map. `report` may be NULL.
+ *  Lifetime: report->node is the map's. */
+IVS_API int ivs_map_validate(struct ivs_map *map, struct ivs_report *report) IVS_MUST_CHECK;
+
+/** Writes the map as text (a line a node) or as a Graphviz graph, piece by piece through put(ctx, string).
+ *  Context: any; `put` runs inside a read section. Under concurrent updates the picture is ordered but no snapshot.
+ *  Progress: linear in the nodes.
+ *  Ordering: as ivs_map_next_rcu.
+ *  Returns: 0; -EINVAL: NULL argument or unknown format.
+ *  Lifetime: strings are valid during the call of put. */
+IVS_API int ivs_map_dump(struct ivs_map *map, enum ivs_dump_format format, void (*put)(void *ctx, const char *text), void *ctx);
+
+/** Counts nodes, memory, towers and waits by walking the map (there is no global counter on the paths of the operations).
+ *  Context: any; a read section is held during the walk.
+ *  Progress: linear in the nodes.
+ *  Ordering: as ivs_map_next_rcu.
+ *  Returns: 0; -EINVAL: NULL argument.
+ *  Lifetime: none. */
+IVS_API int ivs_map_get_stats(struct ivs_map *map, struct ivs_map_stats *stats);
+
+/** In the child of a fork(): frees the locks of threads that are not there and builds the index anew. An update that was under way
+ *  in another thread has happened or not; its replaced nodes may stay allocated.
+ *  Context: the child's only thread, outside read sections, before any other use of the map. Ranges held by the calling thread are
+ *  lost, their handles must not be used.
+ *  Progress: O(n log n).
+ *  Ordering: none needed; the caller is alone.
+ *  Returns: 0; -EINVAL: not a map.
+ *  Lifetime: nodes stay. */
+IVS_API int ivs_map_reset_after_fork(struct ivs_map *map) IVS_MUST_CHECK;
+
+/* ------------------------------------------------------------------------------------------------ atomics */
+
+/*
+ * Every shared word is read and written through these, at one size each, so that a checker can put its own underneath
+ * (IVSKIP_ATOMICS). The name is the order. Suffix: word = pointer-sized, 64, 32.
+ */
+#if defined(IVSKIP_ATOMICS)
+#include IVSKIP_ATOMICS
+#else
+#if !defined(__GCC_ATOMIC_LLONG_LOCK_FREE) || __GCC_ATOMIC_LLONG_LOCK_FREE != 2
+#error "ivskip.h needs lock-free 64-bit atomics"
+#endif
+#define IVS_ATOMICS_(T, s)                                                                                             \
+    static inline T ivs_load_relaxed_##s##_(const T *p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }               \
+    static inline T ivs_load_acquire_##s##_(const T *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }               \
+    static inline void ivs_store_relaxed_##s##_(T *p, T v) { __atomic_store_n(p, v, __ATOMIC_RELAXED); }               \
+    static inline void ivs_store_release_##s##_(T *p, T v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }               \
+    static inline T ivs_swap_acq_rel_##s##_(T *p, T v) { return __atomic_exchange_n(p, v, __ATOMIC_ACQ_REL); }         \
+    static inline T ivs_add_relaxed_##s##_(T *p, T v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }           \
+    static inline T ivs_add_release_##s##_(T *p, T v) { return __atomic_fetch_add(p, v, __ATOMIC_RELEASE); }           \
+    static inline T ivs_add_acq_rel_##s##_(T *p, T v) { return __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL); }           \
+    static inline T ivs_or_acq_rel_##s##_(T *p, T v) { return __atomic_fetch_or(p, v, __ATOMIC_ACQ_REL); }             \
+    static inline T ivs_and_release_##s##_(T *p, T v) { return __atomic_fetch_and(p, v, __ATOMIC_RELEASE); }           \
+    static inline bool ivs_cas_acq_rel_##s##_(T *p, T *old, T v) { return __atomic_compare_exchange_n(p, old, v, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE); }
+IVS_ATOMICS_(uintptr_t, word)
+IVS_ATOMICS_(uint64_t, 64)
+IVS_ATOMICS_(uint32_t, 32)
+#undef IVS_ATOMICS_
+#endif
+
+/* ------------------------------------------------------------------------------------------------ inline paths */
+
+static inline void *ivs_node_value(const struct ivs_node *node) {
+    return (void *)ivs_load_acquire_word_(&node->value_); /* [P6] */
+}
+
+static inline struct ivs_node *ivs_lock_next(const struct ivs_lock *lock, const struct ivs_node *node) {
+    uintptr_t word = ivs_load_relaxed_word_(&node->next_);
+    return node == lock->tail_ ? NULL : (struct ivs_node *)(word & ~(uintptr_t)7);
+}
+
+#endif /* IVSKIP_H */
+
+/* ================================================================================================ IMPLEMENTATION */
+
+#if defined(IVSKIP_IMPLEMENTATION) && !defined(IVSKIP_IMPLEMENTED_)
+#define IVSKIP_IMPLEMENTED_
+
+/*
+ * Invariants (cited at the lines that need or keep them)
+ *
+ *   I1  the level-0 chain is sorted and disjoint at every instant.
+ *   I2  a level-0 link changes only by its lock holder, or by an insert's CAS from an unlocked, valid word to the same state
+ *       with the new node in front, or by a waiter's CAS that sets WAITERS on a locked word. Every write to a published level-0
+ *       link is an RMW that keeps WAITERS.
+ *   I3  a link is frozen after INVALIDATED; a replaced node stays readable until a grace period has passed.
+ *   I4  a node reachable at level l is reachable at all lower levels: towers are linked bottom-up and unlinked top-down, and a
+ *       level is marked only when the node is verified unlinked from the level above. Whoever links, unlinks or verifies and
+ *       meets a marked link unlinks it: helping, so that a stalled holder stops nobody.
+ *   I5  a node is linked and marked at upper levels only by the holder of its level-0 lock. A tall new node is published LOCKED and
+ *       stays so until its tower is final; a tower given up half-way has its height trimmed before the unlock.
+ *   I6  an old node is unreachable at every upper level before the commit that removes it, verified by a search that reads
+ *       nodes' own bounds.
+ *   I7  order of a swap: mark, unlink, commit, invalidate, wake, link new towers, unlock, retire.
+ *   I8  locks are taken in ascending order, hold-and-wait. Who holds p keeps p's successor from being replaced or freed, so only
+ *       the wait for the predecessor can need a restart, and later waits may sleep outside any read section.
+ *
+ * Pairs of memory orders (release side -> acquire side, and what breaks without)
+ *
+ *   P1  commit or insert on a level-0 link -> load of the link: the bounds, value and payload of the node found.
+ *   P2  unlock or invalidate of a link -> the CAS that locks it, also its failure: what the holder before did under the lock.
+ *   P3  link, unlink or mark of an upper link -> load of the link: the node found, and the order top-down, bottom-up (I4, I6).
+ *   P5  bump of a bucket's ticket -> load of the ticket by a waiter, which is followed by its WAITERS: else a lost wake.
+ *   P6  ivs_node_set_value -> ivs_node_value: what the value points to.
+ *   P7  announcement of a read section (RMW on `active`) -> look of the scanner (RMW on the same word), and back: either the
+ *       scanner sees the reader, or the reader sees all that was unpublished before the scan. Store buffering, so RMW on both sides.
+ *   P8  advance of the epoch -> load of the epoch: a reader of epoch e sees all that was retired before e began.
+ *   P9  tagging a batch (RMW on the epoch) -> the advance after it (RMW on the same word): the tag is not stale.
+ *   P10 end of a read section -> look of the scanner: the reader's accesses come before the free.
+ *   P11 a new record enters the list (CAS) -> the scanner's look at the list (RMW on the same word), and back: as P7.
+ *   P12 release of a record's limbo -> the next holder of it.
+ *   P13 push on the orphan stack -> the exchange that takes all.
+ *   P14 a record changes hands: thread exit, claim, end of the domain.
+ */
+
+/* ------------------------------------------------------------------------------------------------ host */
+
+/*
+ * Everything the header needs from the world. Each hook may be defined in IVSKIP_CONFIG.
+ *
+ *   IVSKIP_ASSERT(c)           misuse check, only with IVSKIP_DEBUG
+ *   IVSKIP_RELAX()             one polite spin step
+ *   IVSKIP_HOST_MALLOC(bytes)  default allocator and thread records; NULL is allowed
+ *   IVSKIP_HOST_FREE(memory)
+ *   IVSKIP_HOST_NOW()          monotonic nanoseconds
+ *   IVSKIP_HOST_YIELD()        give the processor away; outside read sections
+ *   IVSKIP_HOST_PARK(word, ticket, deadline)  sleep while *word == ticket, until woken or `deadline` (monotonic, UINT64_MAX: none);
+ *                              may return early; called outside read sections by the waiter, who may hold ranges
+ *   IVSKIP_HOST_WAKE(word)     wake all who sleep on word; must not sleep
+ */
+#include <pthread.h>
+#if !defined(IVSKIP_HOST_MALLOC) || !defined(IVSKIP_HOST_FREE)
+#include <stdlib.h>
+#endif
+#ifndef IVSKIP_HOST_MALLOC
+#define IVSKIP_HOST_MALLOC(bytes) malloc(bytes)
+#endif
+#ifndef IVSKIP_HOST_FREE
+#define IVSKIP_HOST_FREE(memory) free(memory)
+#endif
+#ifndef IVSKIP_ASSERT
+#define IVSKIP_ASSERT(condition) ((condition) ? (void)0 : __builtin_trap())
+#endif
+#if IVSKIP_DEBUG
+#define IVS_ASSERT_(condition) IVSKIP_ASSERT(condition)
+#else
+#define IVS_ASSERT_(condition) ((void)0)
+#endif
+#ifndef IVSKIP_RELAX
+#if defined(__x86_64__) || defined(__i386__)
+#define IVSKIP_RELAX() __builtin_ia32_pause()
+#else
+#define IVSKIP_RELAX() ((void)0)
+#endif
+#endif
+
+#include <sched.h>
+#include <time.h>
+#ifndef IVSKIP_HOST_YIELD
+#define IVSKIP_HOST_YIELD() ((void)sched_yield())
+#endif
+#ifndef IVSKIP_HOST_NOW
+#define IVSKIP_HOST_NOW() ivs_host_now_()
+static inline uint64_t ivs_host_now_(void) {
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+#endif
+
+#ifndef IVSKIP_HOST_PARK
+#define IVSKIP_HOST_PARK(word, ticket, deadline) ivs_host_park_((word), (ticket), (deadline))
+#define IVSKIP_HOST_WAKE(word) ivs_host_wake_(word)
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+enum { IVS_FUTEX_WAKE_ = 1 | 128, IVS_FUTEX_WAIT_BITSET_ = 9 | 128 }; /* private; absolute monotonic time-out */
+
+#if defined(__cplusplus)
+extern "C" long syscall(long number, ...) noexcept;
+#else
+extern long syscall(long number, ...); /* unistd.h hides it in strict C11 */
+#endif
+
+static void ivs_host_park_(uint32_t *word, uint32_t ticket, uint64_t deadline) {
+    struct timespec t, *until = NULL;
+    if (deadline != UINT64_MAX) {
+        t.tv_sec = (time_t)(deadline / 1000000000u);
+        t.tv_nsec = (long)(deadline % 1000000000u);
+        until = &t;
+    }
+    (void)syscall(SYS_futex, word, IVS_FUTEX_WAIT_BITSET_, ticket, until, (void *)0, 0xffffffffu);
+}
+
+static void ivs_host_wake_(uint32_t *word) {
+    (void)syscall(SYS_futex, word, IVS_FUTEX_WAKE_, 0x7fffffff, (void *)0, (void *)0, 0);
+}
+#else
+/* Elsewhere a waiter naps and looks again. */
+static void ivs_host_park_(uint32_t *word, uint32_t ticket, uint64_t deadline) {
+    struct timespec nap = {0, 100000};
+    (void)deadline;
+    if (ivs_load_acquire_32_(word) == ticket) (void)nanosleep(&nap, NULL); /* [P5] */
+}
+
+static void ivs_host_wake_(uint32_t *word) { (void)word; }
+#endif
+#endif
+
+/* ------------------------------------------------------------------------------------------------ words */
+
+enum { IVS_LOCKED_ = 1, IVS_INVALIDATED_ = 2, IVS_WAITERS_ = 4, IVS_FLAGS_ = 7, IVS_MARK_ = 1 };
+enum { IVS_PREPARED_ = 0, IVS_PUBLISHED_ = 1, IVS_REPLACED_ = 2 }; /* node->state_ */
+
+#define IVS_MAP_MAGIC_ 0x6976736b69706d31u
+#define IVS_DOMAIN_MAGIC_ 0x6976736b69706431u
+
+#if defined(__cplusplus)
+#define IVS_STATIC_ASSERT_(condition, text) static_assert(condition, text)
+#else
+#define IVS_STATIC_ASSERT_(condition, text) _Static_assert(condition, text)
+#endif
+IVS_STATIC_ASSERT_(sizeof(struct ivs_node) <= 48, "a node of height 2 fits a cache line");
+IVS_STATIC_ASSERT_(offsetof(struct ivs_map, head_links_) == sizeof(struct ivs_node), "the head's tower follows its node");
+
+static inline struct ivs_node *ivs_ptr_(uintptr_t word) { return (struct ivs_node *)(word & ~(uintptr_t)IVS_FLAGS_); }
+
+/* The upper link of a node at a level >= 1. */
+static inline struct ivs_link_ *ivs_up_(struct ivs_node *node, unsigned level) {
+    return (struct ivs_link_ *)(void *)((unsigned char *)node + sizeof(struct ivs_node)) + (level - 1);
+}
+
+static inline size_t ivs_node_bytes_(const struct ivs_domain *domain, const struct ivs_node *node) {
+    return domain->payload_size_ + sizeof(struct ivs_node) + (size_t)(node->room_ - 1) * sizeof(struct ivs_link_);
+}
+
+/* [start, end) as first and last key; false: not a range. end == 0 stands for 2^64. */
+static inline bool ivs_range_(uint64_t start, uint64_t end, uint64_t *last) {
+    *last = end - 1;
+    return start <= *last;
+}
+
+/* ------------------------------------------------------------------------------------------------ lists of dead things */
+
+/*
+ * What waits for its grace period: nodes and deferred callbacks in one list of words, each the address of an item; bit 0 tells
+ * a deferred callback. An item's first private field holds the next word.
+ */
+struct ivs_list_ {
+    uintptr_t first, last;
+    uint64_t count, bytes;
+};
+
+enum { IVS_IS_DEFER_ = 1 };
+
+static inline uintptr_t *ivs_item_next_(uintptr_t item) {
+    if (item & IVS_IS_DEFER_) return &((struct ivs_defer *)(item & ~(uintptr_t)IVS_IS_DEFER_))->next_;
+    return &((struct ivs_node *)item)->chain_;
+}
+
+static inline void ivs_list_push_(struct ivs_list_ *list, uintptr_t item, size_t bytes) {
+    *ivs_item_next_(item) = list->first;
+    if (!list->first) list->last = item;
+    list->first = item;
+    list->count++;
+    list->bytes += bytes;
+}
+
+/* Moves all of `from` into `to`. */
+static void ivs_list_move_(struct ivs_list_ *to, struct ivs_list_ *from) {
+    if (!from->first) return;
+    *ivs_item_next_(from->last) = to->first;
+    if (!to->first) to->last = from->last;
+    to->first = from->first;
+    to->count += from->count;
+    to->bytes += from->bytes;
+    from->first = from->last = 0;
+    from->count = from->bytes = 0;
+}
+
+static void *ivs_memory_(struct ivs_domain *domain, size_t bytes, unsigned flags) {
+    if (domain->ops_ && domain->ops_->alloc) return domain->ops_->alloc(domain->ctx_, bytes, flags);
+    return IVSKIP_HOST_MALLOC(bytes);
+}
+
+static void ivs_node_free_(struct ivs_domain *domain, struct ivs_node *node) {
+    void *memory = (unsigned char *)node - domain->payload_size_;
+    if (domain->ops_ && domain->ops_->free)
+        domain->ops_->free(domain->ctx_, memory, ivs_node_bytes_(domain, node));
+    else
+        IVSKIP_HOST_FREE(memory);
+}
+
+/* The end of a node whose value the map owns. */
+static void ivs_node_release_(struct ivs_domain *domain, struct ivs_node *node) {
+    if (node->owned_ && domain->ops_ && domain->ops_->release) domain->ops_->release(domain->ctx_, node);
+    ivs_node_free_(domain, node);
+}
+
+static size_t ivs_list_release_(struct ivs_domain *domain, struct ivs_list_ *list) {
+    size_t n = 0;
+    for (uintptr_t item = list->first, next; item; item = next, n++) {
+        next = *ivs_item_next_(item);
+        if (item & IVS_IS_DEFER_) {
+            struct ivs_defer *defer = (struct ivs_defer *)(item & ~(uintptr_t)IVS_IS_DEFER_);
+            defer->fn_(defer);
+        } else {
+            ivs_node_release_(domain, (struct ivs_node *)item);
+        }
+    }
+    return n;
+}
+
+/* ------------------------------------------------------------------------------------------------ built-in RCU: epochs */
+
+/*
+ * Each thread that uses a domain has a record in it. `active` is 0, or the epoch in which the thread's read section began. The
+ * epoch may go from e to e + 1 when every active record shows e. What was tagged with e (read by RMW after it left the map, P9) is
+ * due when the epoch is e + 2: a reader that could know it had announced e or less, and held back the second advance.
+ *
+ * Retired things collect in the record's open list; a full list is closed: tagged with the epoch. There are at most three tags with
+ * something in them. A record's lists are guarded by a try-lock that is held for a few plain writes only; the owner that misses it (another
+ * thread sweeps just now) leaves its nodes on the domain's orphan stack instead of waiting.
+ */
+enum { IVS_FREE_ = 0, IVS_TAKEN_ = 1, IVS_DEAD_ = 2 }; /* record->state */
+
+struct ivs_record_ {
+    uint64_t active; /* written by the owner at each read section */
+    uint32_t nest;   /* owner only */
+    uint32_t sweeping; /* owner only: runs callbacks just now */
+    uint64_t random; /* owner only: tower heights */
+    uint64_t index;  /* 1 for the domain's first record; never changes once published */
+    struct ivs_domain *domain;
+    uint64_t cookie;
+    struct ivs_record_ *mine; /* next record of the same thread */
+    struct ivs_record_ *next; /* next record of the domain; never changes once published */
+    uint32_t state;
+    unsigned char pad[IVS_LINE_];
+    uint32_t guard;  /* try-lock of what follows */
+    uint64_t seen;   /* the epoch when this record was last closed */
+    uint64_t tag[3];
+    struct ivs_list_ open, closed[3];
+    uint64_t count, bytes; /* in all four lists; read by statistics */
+};
+
+/* A thread's records, the one used last first. The one piece of state of the host: a cache, and the key that empties it at thread exit. */
+struct ivs_thread_ {
+    struct ivs_record_ *hot, *mine;
+};
+static __thread struct ivs_thread_ ivs_thread_;
+static pthread_key_t ivs_thread_key_;
+static pthread_once_t ivs_thread_once_ = PTHREAD_ONCE_INIT;
+static bool ivs_thread_key_ok_;
+
+/* A record leaves its thread: back to its domain, or, if that is gone, to the allocator. */
+static void ivs_record_leave_(struct ivs_record_ *record) {
+    uint32_t state = IVS_TAKEN_;
+    record->nest = 0;
+    ivs_store_release_64_(&record->active, 0);                                               /* [P10] */
+    if (ivs_cas_acq_rel_32_(&record->state, &state, IVS_FREE_)) return;                      /* [P14] */
+    IVSKIP_HOST_FREE(record);
+}
+
+static void ivs_thread_exit_(void *thread) {
+    struct ivs_thread_ *self = (struct ivs_thread_ *)thread;
+    struct ivs_record_ *record = self->mine;
+    self->hot = self->mine = NULL;
+    while (record) {
+        struct ivs_record_ *next = record->mine;
+        ivs_record_leave_(record);
+        record = next;
+    }
+}
+
+static void ivs_thread_key_make_(void) { ivs_thread_key_ok_ = pthread_key_create(&ivs_thread_key_, ivs_thread_exit_) == 0; }
+
+static uint64_t ivs_mix_(uint64_t x) { /* finalizer of splitmix64 */
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+static struct ivs_record_ *ivs_record_make_(struct ivs_domain *domain) {
+    struct ivs_record_ *record = (struct ivs_record_ *)IVSKIP_HOST_MALLOC(sizeof(*record));
+    uintptr_t first;
+    if (!record) return NULL;
+    __builtin_memset(record, 0, sizeof(*record));
+    record->domain = domain;
+    record->cookie = domain->cookie_;
+    record->state = IVS_TAKEN_;
+    first = ivs_load_acquire_word_(&domain->records_); /* [P11] */
+    do {
+        record->next = (struct ivs_record_ *)first;
+        record->index = first ? record->next->index + 1 : 1;
+        record->random = ivs_mix_(domain->seed_ + record->index) | 1u;
+    } while (!ivs_cas_acq_rel_word_(&domain->records_, &first, (uintptr_t)record)); /* [P11] */
+    return record;
+}
+
+/* Takes a record that an exited thread left, with what is in its lists. */
+static struct ivs_record_ *ivs_record_claim_(struct ivs_domain *domain) {
+    struct ivs_record_ *record = (struct ivs_record_ *)ivs_load_acquire_word_(&domain->records_); /* [P11] */
+    for (; record; record = record->next) {
+        uint32_t state = ivs_load_relaxed_32_(&record->state);
+        if (state == IVS_FREE_ && ivs_cas_acq_rel_32_(&record->state, &state, IVS_TAKEN_)) return record; /* [P14] */
+    }
+    return NULL;
+}
+
+/* This thread's record of the domain, or NULL. Frees, by the way, records of domains that are gone. */
+static struct ivs_record_ *ivs_record_find_(struct ivs_domain *domain) {
+    struct ivs_thread_ *self = &ivs_thread_;
+    struct ivs_record_ *record = self->hot, **at = &self->mine;
+    if (record && record->domain == domain && record->cookie == domain->cookie_) return record;
+    while ((record = *at) != NULL) {
+        if (ivs_load_acquire_32_(&record->state) == IVS_DEAD_) { /* [P14] */
+            *at = record->mine;
+            if (self->hot == record) self->hot = NULL;
+            IVSKIP_HOST_FREE(record);
+        } else if (record->domain == domain && record->cookie == domain->cookie_) {
+            self->hot = record;
+            return record;
+        } else {
+            at = &record->mine;
+        }
+    }
+    return NULL;
+}
+
+/* This thread's record of the domain; NULL: there was no memory for one. */
+static struct ivs_record_ *ivs_record_get_(struct ivs_domain *domain) {
+    struct ivs_thread_ *self = &ivs_thread_;
+    struct ivs_record_ *record = ivs_record_find_(domain);
+    if (record) return record;
+    (void)pthread_once(&ivs_thread_once_, ivs_thread_key_make_);
+    if (!ivs_thread_key_ok_ || pthread_setspecific(ivs_thread_key_, self)) return NULL;
+    record = ivs_record_claim_(domain);
+    if (!record) record = ivs_record_make_(domain);
+    if (!record) return NULL;
+    record->mine = self->mine;
+    self->hot = self->mine = record;
+    return record;
+}
+
+void ivs_domain_read_enter(struct ivs_domain *domain) {
+    struct ivs_record_ *record = ivs_record_get_(domain);
+    if (!record) {
+        (void)ivs_add_acq_rel_64_(&domain->crowd_, 1); /* [P7] */
+    } else if (record->nest++ == 0) {
+        uint64_t epoch = ivs_load_acquire_64_(&domain->epoch_);  /* [P8] */
+        (void)ivs_swap_acq_rel_64_(&record->active, epoch);      /* [P7] */
+    }
+}
+
+void ivs_domain_read_exit(struct ivs_domain *domain) {
+    struct ivs_record_ *record = ivs_record_find_(domain);
+    if (record && record->nest) {
+        if (--record->nest == 0) ivs_store_release_64_(&record->active, 0); /* [P10] */
+    } else if (ivs_load_relaxed_64_(&domain->crowd_)) {
+        (void)ivs_add_acq_rel_64_(&domain->crowd_, (uint64_t)-1); /* [P10] */
+    } else {
+        IVS_ASSERT_(!"a read section is open");
+    }
+}
+
+/* Is the calling thread inside a read section? (Unknown, and answered no, for a thread without a record.) */
+static bool ivs_in_section_(struct ivs_domain *domain) {
+    struct ivs_record_ *record = ivs_record_find_(domain);
+    return record && record->nest;
+}
+
+/* A record's lists: never waited for. */
+static bool ivs_limbo_trylock_(struct ivs_record_ *record) {
+    return ivs_load_relaxed_32_(&record->guard) == 0 && ivs_swap_acq_rel_32_(&record->guard, 1) == 0; /* [P12] */
+}
+
+static void ivs_limbo_unlock_(struct ivs_record_ *record) {
+    struct ivs_list_ *l = record->closed;
+    ivs_store_relaxed_64_(&record->count, record->open.count + l[0].count + l[1].count + l[2].count);
+    ivs_store_relaxed_64_(&record->bytes, record->open.bytes + l[0].bytes + l[1].bytes + l[2].bytes);
+    ivs_store_release_32_(&record->guard, 0); /* [P12] */
+}
+
+/* Closes the open list; what was tagged three epochs ago is due. Guard held. Returns the tag. */
+static uint64_t ivs_limbo_close_(struct ivs_domain *domain, struct ivs_record_ *record, struct ivs_list_ *due) {
+    uint64_t tag = ivs_add_acq_rel_64_(&domain->epoch_, 0); /* [P9] */
+    unsigned i = (unsigned)(tag % 3);
+    if (record->tag[i] != tag) ivs_list_move_(due, &record->closed[i]);
+    record->tag[i] = tag;
+    ivs_list_move_(&record->closed[i], &record->open);
+    return tag;
+}
+
+/* Takes out what is due by now. Guard held. */
+static void ivs_limbo_collect_(struct ivs_domain *domain, struct ivs_record_ *record, struct ivs_list_ *due) {
+    uint64_t epoch = ivs_load_acquire_64_(&domain->epoch_); /* [P8] */
+    for (unsigned i = 0; i < 3; i++)
+        if (record->tag[i] + 2 <= epoch) ivs_list_move_(due, &record->closed[i]);
+}
+
+/* From epoch e to e + 1, if every open read section began in e. */
+static bool ivs_epoch_advance_(struct ivs_domain *domain) {
+    uint64_t epoch = ivs_load_acquire_64_(&domain->epoch_); /* [P8] before the looks */
+    struct ivs_record_ *record;
+    if (ivs_add_acq_rel_64_(&domain->crowd_, 0)) return false;                            /* [P7] */
+    record = (struct ivs_record_ *)ivs_add_acq_rel_word_(&domain->records_, 0);           /* [P11] */
+    for (; record; record = record->next) {
+        uint64_t active = ivs_load_relaxed_64_(&record->active);
+        if (active == 0 || active == epoch) active = ivs_add_acq_rel_64_(&record->active, 0); /* [P7] [P10] */
+        if (active && active != epoch) return false;
+    }
+    return ivs_cas_acq_rel_64_(&domain->epoch_, &epoch, epoch + 1); /* [P8] [P9] */
+}
+
+/* Nodes that had no record to go to join this one's open list. Guard held. */
+static void ivs_limbo_adopt_(struct ivs_domain *domain, struct ivs_record_ *record) {
+    uintptr_t item, next;
+    if (!ivs_load_relaxed_word_(&domain->orphans_)) return;
+    for (item = ivs_swap_acq_rel_word_(&domain->orphans_, 0); item; item = next) { /* [P13] */
+        next = *ivs_item_next_(item);
+        ivs_list_push_(&record->open, item,
+                       item & IVS_IS_DEFER_ ? 0 : ivs_node_bytes_(domain, (struct ivs_node *)item));
+    }
+}
+
+/* Collects what is due in all records. */
+static void ivs_domain_sweep_(struct ivs_domain *domain, struct ivs_list_ *due) {
+    struct ivs_record_ *record = (struct ivs_record_ *)ivs_load_acquire_word_(&domain->records_); /* [P11] */
+    for (; record; record = record->next) {
+        if (!ivs_limbo_trylock_(record)) continue;
+        ivs_limbo_adopt_(domain, record);
+        (void)ivs_limbo_close_(domain, record, due);
+        ivs_limbo_collect_(domain, record, due);
+        ivs_limbo_unlock_(record);
+    }
+}
+
+static void ivs_orphans_push_(struct ivs_domain *domain, struct ivs_list_ *list) {
+    uintptr_t head = ivs_load_relaxed_word_(&domain->orphans_);
+    do {
+        *ivs_item_next_(list->last) = head;
+    } while (!ivs_cas_acq_rel_word_(&domain->orphans_, &head, list->first)); /* [P13] */
+}
+
+/*
+ * Hands things over that are unreachable for readers who come now. A full list is closed; the epoch is pushed only if it did not move since
+ * this thread's last full list, so that many threads do not scan each other for the same advance.
+ */
+static void ivs_retire_(struct ivs_domain *domain, struct ivs_list_ *list) {
+    struct ivs_record_ *record = ivs_record_get_(domain);
+    struct ivs_list_ due = {0, 0, 0, 0};
+    bool full, stuck = false;
+    if (!list->first) return;
+    if (!record || !ivs_limbo_trylock_(record)) {
+        ivs_orphans_push_(domain, list);
+        return;
+    }
+    ivs_list_move_(&record->open, list);
+    full = record->open.count >= IVSKIP_RETIRE_BATCH && !record->sweeping;
+    if (full) {
+        uint64_t tag = ivs_limbo_close_(domain, record, &due);
+        stuck = tag == record->seen;
+        record->seen = tag;
+        ivs_limbo_collect_(domain, record, &due);
+    }
+    ivs_limbo_unlock_(record);
+    if (!full) return;
+    record->sweeping = 1;
+    if (stuck && ivs_epoch_advance_(domain)) ivs_domain_sweep_(domain, &due);
+    (void)ivs_list_release_(domain, &due);
+    record->sweeping = 0;
+}
+
+size_t ivs_domain_reclaim(struct ivs_domain *domain) {
+    struct ivs_record_ *record;
+    struct ivs_list_ due = {0, 0, 0, 0};
+    size_t n;
+    if (!domain) return 0;
+    record = ivs_record_get_(domain);
+    if (record && record->sweeping) return 0; /* called from a release callback */
+    for (int i = 0; i < 3; i++) {
+        ivs_domain_sweep_(domain, &due);
+        if (!ivs_epoch_advance_(domain)) break;
+    }
+    ivs_domain_sweep_(domain, &due);
+    if (record) record->sweeping = 1;
+    n = ivs_list_release_(domain, &due);
+    if (record) record->sweeping = 0;
+    return n;
+}
+
+int ivs_domain_synchronize(struct ivs_domain *domain) {
+    uint64_t tag;
+    if (!domain || domain->magic_ != IVS_DOMAIN_MAGIC_) return IVS_EINVAL;
+    if (ivs_in_section_(domain)) return IVS_EDEADLK;
+    tag = ivs_add_acq_rel_64_(&domain->epoch_, 0);                 /* [P9] */
+    while (ivs_load_acquire_64_(&domain->epoch_) < tag + 2)        /* [P8] */
+        if (!ivs_epoch_advance_(domain)) IVSKIP_HOST_YIELD();
+    return 0;
+}
+
+int ivs_domain_defer(struct ivs_domain *domain, struct ivs_defer *defer, void (*fn)(struct ivs_defer *defer)) {
+    struct ivs_list_ list = {0, 0, 0, 0};
+    if (!domain || !defer || !fn) return IVS_EINVAL;
+    defer->fn_ = fn;
+    ivs_list_push_(&list, (uintptr_t)defer | IVS_IS_DEFER_, 0);
+    ivs_retire_(domain, &list);
+    return 0;
+}
+
+int ivs_domain_init(struct ivs_domain *domain, const struct ivs_domain_config *config) {
+    static const struct ivs_domain_config none = {NULL, NULL, 0, 0};
+    if (!config) config = &none;
+    if (!domain || config->payload_size % 8 || config->payload_size > 65536) return IVS_EINVAL;
+    __builtin_memset(domain, 0, sizeof(*domain));
+    domain->ops_ = config->ops;
+    domain->ctx_ = config->ctx;
+    domain->payload_size_ = config->payload_size;
+    domain->cookie_ = IVSKIP_HOST_NOW();
+    domain->seed_ = config->seed ? config->seed : ivs_mix_(domain->cookie_ ^ (uintptr_t)domain);
+    domain->epoch_ = 3; /* so that tags of empty lists, 0, are long due */
+    domain->magic_ = IVS_DOMAIN_MAGIC_;
+    return 0;
+}
+
+static bool ivs_domain_busy_(struct ivs_domain *domain) {
+    struct ivs_record_ *record = (struct ivs_record_ *)ivs_load_acquire_word_(&domain->records_); /* [P11] */
+    if (ivs_load_relaxed_64_(&domain->crowd_)) return true;
+    for (; record; record = record->next)
+        if (ivs_load_acquire_64_(&record->active)) return true; /* [P10] */
+    return false;
+}
+
+int ivs_domain_destroy(struct ivs_domain *domain) {
+    struct ivs_record_ *record, *next;
+    struct ivs_list_ due = {0, 0, 0, 0};
+    if (!domain || domain->magic_ != IVS_DOMAIN_MAGIC_) return IVS_EINVAL;
+    if (ivs_domain_busy_(domain)) return IVS_EBUSY;
+    while (ivs_domain_reclaim(domain) != 0) {
+    }
+    for (uintptr_t item = ivs_swap_acq_rel_word_(&domain->orphans_, 0), after; item; item = after) { /* [P13] */
+        after = *ivs_item_next_(item);
+        ivs_list_push_(&due, item, 0);
+    }
+    (void)ivs_list_release_(domain, &due);
+    domain->magic_ = 0;
+    record = (struct ivs_record_ *)ivs_swap_acq_rel_word_(&domain->records_, 0); /* [P11] */
+    for (; record; record = next) {
+        next = record->next;
+        if (ivs_swap_acq_rel_32_(&record->state, IVS_DEAD_) == IVS_FREE_) IVSKIP_HOST_FREE(record); /* [P14] */
+    }
+    return 0;
+}
+
+int ivs_domain_get_stats(struct ivs_domain *domain, struct ivs_domain_stats *stats) {
+    struct ivs_record_ *record;
+    if (!domain || !stats) return IVS_EINVAL;
+    __builtin_memset(stats, 0, sizeof(*stats));
+    stats->epoch = ivs_load_acquire_64_(&domain->epoch_); /* [P8] */
+    stats->readers = ivs_load_relaxed_64_(&domain->crowd_);
+    record = (struct ivs_record_ *)ivs_load_acquire_word_(&domain->records_); /* [P11] */
+    for (; record; record = record->next) {
+        uint64_t active = ivs_load_relaxed_64_(&record->active);
+        stats->records++;
+        stats->limbo += ivs_load_relaxed_64_(&record->count);
+        stats->limbo_bytes += ivs_load_relaxed_64_(&record->bytes);
+        if (!active) continue;
+        stats->readers++;
+        if (active < stats->epoch && stats->epoch - active > stats->oldest_reader)
+            stats->oldest_reader = stats->epoch - active;
+    }
+    return 0;
+}
+
+int ivs_domain_reset_after_fork(struct ivs_domain *domain) {
+    struct ivs_record_ *mine, *record;
+    if (!domain || domain->magic_ != IVS_DOMAIN_MAGIC_) return IVS_EINVAL;
+    mine = ivs_record_find_(domain);
+    ivs_store_relaxed_64_(&domain->crowd_, 0);
+    record = (struct ivs_record_ *)ivs_load_acquire_word_(&domain->records_); /* [P11] */
+    for (; record; record = record->next) {
+        if (record == mine) continue;
+        if (ivs_load_relaxed_32_(&record->guard)) { /* its lists may be torn: what is in them is lost */
+            __builtin_memset(&record->open, 0, sizeof(record->open));
+            __builtin_memset(record->closed, 0, sizeof(record->closed));
+            ivs_limbo_unlock_(record);
+        }
+        record->nest = record->sweeping = 0;
+        ivs_store_relaxed_64_(&record->active, 0);
+        ivs_store_relaxed_32_(&record->state, IVS_FREE_);
+    }
+    return 0;
+}
+
+/* Height of a new tower: h levels with probability 1/2^h. */
+static unsigned ivs_height_(struct ivs_domain *domain, uintptr_t salt) {
+    struct ivs_record_ *record = ivs_record_get_(domain);
+    uint64_t x = ivs_mix_(domain->seed_ ^ salt);
+    unsigned h;
+    if (record) {
+        x = record->random;
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        record->random = x;
+        x *= 0x2545f4914f6cdd1du;
+    }
+    h = 1 + (unsigned)__builtin_ctzll((x >> 20) | (1ull << 40));
+    return h < IVSKIP_MAX_HEIGHT ? h : IVSKIP_MAX_HEIGHT;
+}
+
+/* ------------------------------------------------------------------------------------------------ nodes */
+
+struct ivs_node *ivs_node_new_height(struct ivs_domain *domain, uint64_t start, uint64_t end, void *value, unsigned flags,
+                                     unsigned height) {
+    uint64_t last;
+    size_t bytes;
+    unsigned char *memory;
+    struct ivs_node *node;
+    if (!domain || !ivs_range_(start, end, &last) || height > IVSKIP_MAX_HEIGHT) return NULL;
+    if (height == 0) height = ivs_height_(domain, (uintptr_t)start ^ (uintptr_t)value);
+    bytes = domain->payload_size_ + sizeof(*node) + (height - 1) * sizeof(struct ivs_link_);
+    memory = (unsigned char *)ivs_memory_(domain, bytes, flags);
+    if (!memory) return NULL;
+    __builtin_memset(memory, 0, bytes);
+    node = (struct ivs_node *)(void *)(memory + domain->payload_size_);
+    node->start = start;
+    node->last = last;
+    node->value_ = (uintptr_t)value;
+    node->height_ = node->room_ = (uint8_t)height;
+    node->state_ = IVS_PREPARED_;
+    return node;
+}
+
+struct ivs_node *ivs_node_new(struct ivs_domain *domain, uint64_t start, uint64_t end, void *value, unsigned flags) {
+    return ivs_node_new_height(domain, start, end, value, flags, 0);
+}
+
+int ivs_node_discard(struct ivs_domain *domain, struct ivs_node *node) {
+    if (!domain) return IVS_EINVAL;
+    if (!node) return 0;
+    IVS_ASSERT_(node->state_ == IVS_PREPARED_);
+    if (node->state_ != IVS_PREPARED_) return IVS_EPERM;
+    ivs_node_free_(domain, node);
+    return 0;
+}
+
+int ivs_node_set_bounds(struct ivs_node *node, uint64_t start, uint64_t end) {
+    uint64_t last;
+    if (!node || !ivs_range_(start, end, &last)) return IVS_EINVAL;
+    if (node->state_ != IVS_PREPARED_) return IVS_EPERM;
+    node->start = start;
+    node->last = last;
+    return 0;
+}
+
+int ivs_node_set_value(const struct ivs_lock *lock, struct ivs_node *node, void *value) {
+    if (!node) return IVS_EINVAL;
+    if (node->state_ == IVS_PUBLISHED_) {
+        /* who owns [floor, ceiling) has locked every published node in it */
+        if (!lock || !lock->map || node->start < lock->floor || node->last > lock->ceiling - 1) return IVS_EPERM;
+    } else if (lock || node->state_ != IVS_PREPARED_) {
+        return IVS_EPERM;
+    }
+    ivs_store_release_word_(&node->value_, (uintptr_t)value); /* [P6] */
+    return 0;
+}
+
+/* ------------------------------------------------------------------------------------------------ level-0 links */
+
+static struct ivs_bucket_ *ivs_bucket_of_(struct ivs_map *map, const struct ivs_node *node) {
+    return &map->buckets_[ivs_mix_((uintptr_t)node) % IVS_BUCKETS_];
+}
+
+/* Somebody slept for this link, whose node may be freed by now: only its address is used. */
+static void ivs_wake_(struct ivs_map *map, const struct ivs_node *node) {
+    struct ivs_bucket_ *bucket = ivs_bucket_of_(map, node);
+    (void)ivs_add_release_32_(&bucket->ticket, 1); /* [P5] */
+    IVSKIP_HOST_WAKE(&bucket->ticket);
+}
+
+/* The only five ways in which a published level-0 link changes [I2]; the sixth is the waiter's, in ivs_wait_. */
+
+/* free -> LOCKED, if the link is still `*word` (which has no flag); else *word is what it is now. */
+static bool ivs_link_lock_(struct ivs_node *node, uintptr_t *word) {
+    return ivs_cas_acq_rel_word_(&node->next_, word, *word | IVS_LOCKED_); /* [P2] */
+}
+
+/* LOCKED -> free. The node may be gone right after. */
+static void ivs_link_unlock_(struct ivs_map *map, struct ivs_node *node) {
+    uintptr_t old = ivs_and_release_word_(&node->next_, ~(uintptr_t)(IVS_LOCKED_ | IVS_WAITERS_)); /* [P2] */
+    IVS_ASSERT_((old & IVS_LOCKED_) && !(old & IVS_INVALIDATED_));
+    if (old & IVS_WAITERS_) ivs_wake_(map, node);
+}
+
+/* LOCKED -> INVALIDATED: frozen for good [I3]. */
+static void ivs_link_invalidate_(struct ivs_map *map, struct ivs_node *node) {
+    uintptr_t word = ivs_load_relaxed_word_(&node->next_);
+    while (!ivs_cas_acq_rel_word_(&node->next_, &word, (uintptr_t)ivs_ptr_(word) | IVS_INVALIDATED_)) { /* [P2] */
+    }
+    if (word & IVS_WAITERS_) ivs_wake_(map, node);
+}
+
+/* LOCKED stays, with another successor: the commit. */
+static void ivs_link_commit_(struct ivs_node *node, struct ivs_node *successor) {
+    uintptr_t word = ivs_load_relaxed_word_(&node->next_);
+    IVS_ASSERT_(word & IVS_LOCKED_);
+    while (!ivs_cas_acq_rel_word_(&node->next_, &word, (uintptr_t)successor | (word & IVS_FLAGS_))) { /* [P1] */
+    }
+}
+
+/* free -> free, with a new node in front of the old successor, if the link is still `*word`. A tall node comes LOCKED [I5]. */
+static bool ivs_link_insert_(struct ivs_node *node, uintptr_t *word, struct ivs_node *fresh) {
+    ivs_store_relaxed_word_(&fresh->next_, *word | (fresh->height_ > 1 ? (uintptr_t)IVS_LOCKED_ : 0));
+    fresh->state_ = IVS_PUBLISHED_;
+    fresh->owned_ = 1;
+    if (ivs_cas_acq_rel_word_(&node->next_, word, (uintptr_t)fresh)) return true; /* [P1] */
+    fresh->state_ = IVS_PREPARED_;
+    fresh->owned_ = 0;
+    return false;
+}
+
+/*
+ * Waits until the link of `node`, seen LOCKED, may have changed, at most until `deadline` (0: not at all). The caller is in a read section,
+ * which is left while the thread sleeps: afterwards `node` may be gone unless its predecessor is held [I8].
+ */
+static int ivs_wait_(struct ivs_map *map, struct ivs_node *node, uint64_t deadline) {
+    struct ivs_bucket_ *bucket = ivs_bucket_of_(map, node);
+    uint32_t ticket;
+    uintptr_t word;
+    if (deadline == 0) return IVS_EBUSY;
+    for (int i = 0; i < IVSKIP_SPIN; i++) {
+        if (!(ivs_load_acquire_word_(&node->next_) & IVS_LOCKED_)) return 0; /* [P2] */
+        IVSKIP_RELAX();
+    }
+    ticket = ivs_load_acquire_32_(&bucket->ticket); /* [P5] before WAITERS is set, or the wake may be missed */
+    word = ivs_load_acquire_word_(&node->next_);    /* [P2] */
+    if (!(word & IVS_LOCKED_)) return 0;
+    if (!(word & IVS_WAITERS_) && !ivs_cas_acq_rel_word_(&node->next_, &word, word | IVS_WAITERS_)) return 0; /* [P2] */
+    ivs_domain_read_exit(map->domain_);
+    (void)ivs_add_relaxed_64_(&map->waits_, 1);
+    IVSKIP_HOST_PARK(&bucket->ticket, ticket, deadline);
+    ivs_domain_read_enter(map->domain_);
+    return deadline != UINT64_MAX && IVSKIP_HOST_NOW() >= deadline ? IVS_ETIMEDOUT : 0;
+}
+
+/* ------------------------------------------------------------------------------------------------ searches of readers */
+
+/* One step to the right at an upper level, to a node that starts at or before key; NULL: go down. The cached key spares the look at
+ * nodes beyond; where it is stale, it stops early (costs a step) or is caught by the node's own bound. */
+static struct ivs_node *ivs_step_(struct ivs_node *node, unsigned level, uint64_t key) {
+    struct ivs_link_ *link = ivs_up_(node, level);
+    struct ivs_node *next = (struct ivs_node *)(ivs_load_acquire_word_(&link->next) & ~(uintptr_t)IVS_MARK_); /* [P3] */
+    if (ivs_load_relaxed_64_(&link->key) > key || !next || next->start > key) return NULL;
+    return next;
+}
+
+/* The last node that starts at or before key, and its link; the head if there is none. */
+static struct ivs_node *ivs_search_(struct ivs_map *map, uint64_t key, uintptr_t *word) {
+    struct ivs_node *node = &map->head_, *next;
+    for (unsigned level = ivs_load_relaxed_32_(&map->height_) - 1; level >= 1; level--)
+        while ((next = ivs_step_(node, level, key)) != NULL) node = next;
+    for (;;) {
+        *word = ivs_load_acquire_word_(&node->next_); /* [P1] */
+        next = ivs_ptr_(*word);
+        if (!next || next->start > key) return node;
+        node = next;
+    }
+}
+
+/* The last node that ends at or before key (its last key is smaller), and its link: the predecessor of a range that starts at key. */
+static struct ivs_node *ivs_search_before_(struct ivs_map *map, uint64_t key, uintptr_t *word) {
+    struct ivs_node *node = &map->head_, *next;
+    for (unsigned level = ivs_load_relaxed_32_(&map->height_) - 1; level >= 1; level--)
+        while ((next = ivs_step_(node, level, key)) != NULL && next->last < key) node = next;
+    for (;;) {
+        *word = ivs_load_acquire_word_(&node->next_); /* [P1] */
+        next = ivs_ptr_(*word);
+        if (!next || next->last >= key) return node;
+        node = next;
+    }
+}
+
+struct ivs_node *ivs_map_query_rcu(struct ivs_map *map, uint64_t key) {
+    struct ivs_node *node;
+    uintptr_t word;
+    if (!map) return NULL;
+    node = ivs_search_(map, key, &word);
+    return node != &map->head_ && key <= node->last ? node : NULL;
+}
+
+struct ivs_node *ivs_map_query_next_rcu(struct ivs_map *map, uint64_t key) {
+    struct ivs_node *node;
+    uintptr_t word;
+    if (!map) return NULL;
+    node = ivs_search_(map, key, &word);
+    return node != &map->head_ && key <= node->last ? node : ivs_ptr_(word);
+}
+
+struct ivs_node *ivs_map_next_rcu(struct ivs_map *map, const struct ivs_node *node) {
+    uintptr_t word;
+    if (!map || !node || node->last == UINT64_MAX) return NULL;
+    word = ivs_load_acquire_word_(&node->next_); /* [P1] */
+    if (word & IVS_INVALIDATED_) return ivs_map_query_next_rcu(map, node->last + 1);
+    return ivs_ptr_(word);
+}
+
+static int ivs_copy_out_(struct ivs_map *map, struct ivs_node *node, struct ivs_entry *entry) {
+    if (node) {
+        entry->start = node->start;
+        entry->end = ivs_node_end(node);
+        entry->value = ivs_node_value(node);
+    }
+    ivs_map_read_exit(map);
+    return node ? 0 : IVS_ENOENT;
+}
+
+int ivs_map_lookup(struct ivs_map *map, uint64_t key, struct ivs_entry *entry) {
+    if (!map || !entry) return IVS_EINVAL;
+    ivs_map_read_enter(map);
+    return ivs_copy_out_(map, ivs_map_query_rcu(map, key), entry);
+}
+
+int ivs_map_lookup_next(struct ivs_map *map, uint64_t key, struct ivs_entry *entry) {
+    if (!map || !entry) return IVS_EINVAL;
+    ivs_map_read_enter(map);
+    return ivs_copy_out_(map, ivs_map_query_next_rcu(map, key), entry);
+}
+
+/* ------------------------------------------------------------------------------------------------ the index: find, link, unlink */
+
+/* Where a search for `start` enters each level: the node at which it came down, which starts before `start`. */
+struct ivs_path_ {
+    struct ivs_node *enter[IVSKIP_MAX_HEIGHT];
+};
+
+/*
+ * The entry of level l was reached over level l + 1, so it was linked there; since a level is marked only when the node is unlinked from
+ * the level above [I4], a search begun anew never comes back to an entry that is marked at l.
+ */
+static void ivs_path_find_(struct ivs_map *map, uint64_t start, struct ivs_path_ *path) {
+    struct ivs_node *node = &map->head_, *next;
+    unsigned level = ivs_load_relaxed_32_(&map->height_) - 1;
+    for (unsigned l = level; l < IVSKIP_MAX_HEIGHT; l++) path->enter[l] = node;
+    for (; level >= 1; level--) {
+        path->enter[level] = node;
+        while (start && (next = ivs_step_(node, level, start - 1)) != NULL) node = next;
+    }
+}
+
+/* A link gets another target: the copy of its start follows (it may come late and be wrong for good: a hint). */
+static void ivs_link_set_key_(struct ivs_link_ *link, const struct ivs_node *target) {
+    ivs_store_relaxed_64_(&link->key, target ? target->start : UINT64_MAX);
+}
+
+/*
+ * From `node` along a level, by the nodes' own bounds, to the last node that starts at or before key; unlinks marked nodes on the way [I4].
+ * *word is its link, whose target starts after key. NULL: stands on a marked node, begin anew.
+ */
+static struct ivs_node *ivs_level_find_(struct ivs_node *node, unsigned level, uint64_t key, uintptr_t *word) {
+    for (;;) {
+        struct ivs_link_ *link = ivs_up_(node, level);
+        struct ivs_node *next;
+        uintptr_t beyond;
+        *word = ivs_load_acquire_word_(&link->next); /* [P3] */
+        if (*word & IVS_MARK_) return NULL;
+        next = (struct ivs_node *)*word;
+        if (!next) return node;
+        beyond = ivs_load_acquire_word_(&ivs_up_(next, level)->next); /* [P3] */
+        if (beyond & IVS_MARK_) {
+            beyond &= ~(uintptr_t)IVS_MARK_;
+            if (ivs_cas_acq_rel_word_(&link->next, word, beyond)) /* [P3] */
+                ivs_link_set_key_(link, (struct ivs_node *)beyond);
+            continue;
+        }
+        if (next->start > key) return node;
+        node = next;
+    }
+}
+
+/* As ivs_level_find_, from the path's entry; the path is found anew as often as it takes. */
+static struct ivs_node *ivs_index_find_(struct ivs_map *map, unsigned level, uint64_t start, struct ivs_path_ *path,
+                                        uintptr_t *word) {
+    struct ivs_node *node;
+    while (!(node = ivs_level_find_(path->enter[level], level, start, word))) ivs_path_find_(map, start, path);
+    return node;
+}
+
+/* Makes a locked node unreachable at every upper level, top-down; each level is verified before the next is marked [I4, I6]. */
+static void ivs_index_unlink_(struct ivs_map *map, struct ivs_node *node) {
+    struct ivs_path_ path;
+    uintptr_t word;
+    if (node->height_ == 1) return;
+    ivs_path_find_(map, node->start, &path);
+    for (unsigned level = node->height_ - 1u; level >= 1; level--) {
+        (void)ivs_or_acq_rel_word_(&ivs_up_(node, level)->next, IVS_MARK_); /* [P3] */
+        (void)ivs_index_find_(map, level, node->start, &path, &word);
+    }
+}
+
+/* Tells searches that towers may be this high. */
+static void ivs_index_raise_(struct ivs_map *map, unsigned height) {
+    uint32_t now = ivs_load_relaxed_32_(&map->height_);
+    while (now < height && !ivs_cas_acq_rel_32_(&map->height_, &now, height)) { /* [P3] */
+    }
+}
+
+/* Links a locked node's tower, bottom-up [I4, I5]; after too many lost races the tower stays lower than drawn. */
+static void ivs_index_link_(struct ivs_map *map, struct ivs_node *node) {
+    struct ivs_path_ path;
+    if (node->height_ == 1) return;
+    ivs_index_raise_(map, node->height_);
+    ivs_path_find_(map, node->start, &path);
+    for (unsigned level = 1; level < node->height_; level++) {
+        struct ivs_link_ *own = ivs_up_(node, level);
+        for (int tries = 0;; tries++) {
+            uintptr_t word;
+            struct ivs_node *before = ivs_index_find_(map, level, node->start, &path, &word);
+            ivs_store_relaxed_word_(&own->next, word);
+            ivs_link_set_key_(own, (struct ivs_node *)word);
+            if (ivs_cas_acq_rel_word_(&ivs_up_(before, level)->next, &word, (uintptr_t)node)) { /* [P3] */
+                ivs_link_set_key_(ivs_up_(before, level), node);
+                break;
+            }
+            if (tries == IVSKIP_LINK_TRIES) {
+                node->height_ = (uint8_t)level;
+                return;
+            }
+        }
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ lock, swap, unlock */
+
+#define IVS_FOREVER_ UINT64_MAX
+
+/* Locks the last node that ends at or before `start`. In and out: in a read section. */
+static int ivs_lock_pred_(struct ivs_map *map, uint64_t start, uint64_t deadline, struct ivs_node **pred, uintptr_t *word) {
+    for (;;) {
+        struct ivs_node *node = ivs_search_before_(map, start, word);
+        while (!(*word & IVS_INVALIDATED_)) {
+            struct ivs_node *next = ivs_ptr_(*word);
+            if (next && next->last < start) { /* somebody put a node in between: slide */
+                node = next;
+                *word = ivs_load_acquire_word_(&node->next_); /* [P1] */
+            } else if (*word & IVS_LOCKED_) {
+                int r = ivs_wait_(map, node, deadline);
+                if (r) return r;
+                node = ivs_search_before_(map, start, word); /* the other may be gone */
+            } else if (ivs_link_lock_(node, word)) { /* the very word whose successor was looked at */
+                *pred = node;
+                return 0;
+            }
+        }
+        (void)ivs_add_relaxed_64_(&map->restarts_, 1);
+    }
+}
+
+/* Locks a node whose predecessor is held: it cannot be replaced meanwhile [I8]. */
+static int ivs_lock_next_(struct ivs_map *map, struct ivs_node *node, uint64_t deadline, uintptr_t *word) {
+    *word = ivs_load_acquire_word_(&node->next_); /* [P1] */
+    for (;;) {
+        IVS_ASSERT_(!(*word & IVS_INVALIDATED_));
+        if (!(*word & IVS_LOCKED_)) {
+            if (ivs_link_lock_(node, word)) return 0;
+        } else {
+            int r = ivs_wait_(map, node, deadline);
+            if (r) return r;
+            *word = ivs_load_acquire_word_(&node->next_); /* [P1] */
+        }
+    }
+}
+
+/* Unlocks predecessor and nodes; each successor is read before its node is let go. */
+static void ivs_lock_drop_(struct ivs_lock *lock) {
+    struct ivs_node *node = lock->first_, *next;
+    struct ivs_map *map = lock->map;
+    ivs_link_unlock_(map, lock->pred_);
+    for (size_t i = 0; i < lock->count; i++, node = next) {
+        next = ivs_ptr_(ivs_load_relaxed_word_(&node->next_));
+        ivs_link_unlock_(map, node);
+    }
+    lock->map = NULL;
+    lock->count = 0;
+}
+
+/* In and out: outside read sections. */
+static int ivs_lock_range_(struct ivs_map *map, uint64_t start, uint64_t last, uint64_t deadline, struct ivs_lock *lock) {
+    uintptr_t word;
+    int r;
+    __builtin_memset(lock, 0, sizeof(*lock));
+    lock->start = start;
+    lock->end = last + 1;
+    ivs_domain_read_enter(map->domain_);
+    r = ivs_lock_pred_(map, start, deadline, &lock->pred_, &word);
+    if (r == 0) {
+        struct ivs_node *next;
+        lock->map = map;
+        lock->tail_ = lock->pred_;
+        lock->floor = lock->pred_ == &map->head_ ? 0 : lock->pred_->last + 1;
+        while ((next = ivs_ptr_(word)) != NULL && next->start <= last) {
+            r = ivs_lock_next_(map, next, deadline, &word);
+            if (r) break;
+            if (lock->count++ == 0) lock->first_ = next;
+            lock->tail_ = next;
+        }
+        lock->ceiling = next ? next->start : 0;
+        if (r) ivs_lock_drop_(lock);
+    }
+    ivs_domain_read_exit(map->domain_);
+    return r;
+}
+
+static int ivs_lock_checked_(struct ivs_map *map, uint64_t start, uint64_t end, uint64_t deadline, struct ivs_lock *lock) {
+    uint64_t last;
+    if (!lock) return IVS_EINVAL;
+    lock->map = NULL;
+    if (!map || !ivs_range_(start, end, &last)) return IVS_EINVAL;
+    if (deadline && ivs_in_section_(map->domain_)) return IVS_EDEADLK;
+    return ivs_lock_range_(map, start, last, deadline, lock);
+}
+
+int ivs_map_lock(struct ivs_map *map, uint64_t start, uint64_t end, struct ivs_lock *lock) {
+    return ivs_lock_checked_(map, start, end, IVS_FOREVER_, lock);
+}
+
+int ivs_map_trylock(struct ivs_map *map, uint64_t start, uint64_t end, struct ivs_lock *lock) {
+    return ivs_lock_checked_(map, start, end, 0, lock);
+}
+
+int ivs_map_timedlock(struct ivs_map *map, uint64_t start, uint64_t end, uint64_t nanoseconds, struct ivs_lock *lock) {
+    uint64_t now = IVSKIP_HOST_NOW();
+    uint64_t deadline = nanoseconds < IVS_FOREVER_ - now ? now + nanoseconds : IVS_FOREVER_;
+    return ivs_lock_checked_(map, start, end, deadline, lock);
+}
+
+int ivs_map_unlock(struct ivs_lock *lock) {
+    struct ivs_list_ list = {0, 0, 0, 0};
+    struct ivs_domain *domain;
+    if (!lock) return IVS_EINVAL;
+    IVS_ASSERT_(lock->map);
+    if (!lock->map) return IVS_EPERM;
+    domain = lock->map->domain_;
+    for (struct ivs_node *node = lock->dead_, *next; node; node = next) {
+        next = (struct ivs_node *)node->chain_;
+        ivs_list_push_(&list, (uintptr_t)node, ivs_node_bytes_(domain, node));
+    }
+    lock->dead_ = NULL;
+    ivs_lock_drop_(lock);
+    ivs_retire_(domain, &list); /* [I7]: last */
+    return 0;
+}
+
+/* May the run stand where the locked nodes do? */
+static int ivs_run_check_(const struct ivs_lock *lock, struct ivs_node *const *run, size_t n) {
+    uint64_t from = lock->floor;
+    bool room = true; /* is there a key at or after `from`? */
+    for (size_t i = 0; i < n; i++) {
+        if (!run[i]) return IVS_EINVAL;
+        if (run[i]->state_ != IVS_PREPARED_) return IVS_EPERM;
+        if (!room || run[i]->start < from || run[i]->last < run[i]->start) return IVS_EINVAL;
+        if (run[i]->last > lock->ceiling - 1) return IVS_EINVAL;
+        from = run[i]->last + 1;
+        room = from != 0;
+    }
+    return 0;
+}
+
+/* The old nodes, which are cut off, are frozen and wait for the unlock. */
+static void ivs_swap_invalidate_(struct ivs_lock *lock, struct ivs_node *node, size_t count) {
+    for (struct ivs_node *next; count; count--, node = next) {
+        next = ivs_ptr_(ivs_load_relaxed_word_(&node->next_));
+        node->state_ = IVS_REPLACED_;
+        ivs_link_invalidate_(lock->map, node);
+        node->chain_ = (uintptr_t)lock->dead_;
+        lock->dead_ = node;
+    }
+}
+
+/* The locked nodes become run[0..n), which was checked [I7]. */
+static void ivs_swap_(struct ivs_lock *lock, struct ivs_node *const *run, size_t n) {
+    struct ivs_map *map = lock->map;
+    struct ivs_node *old = lock->first_, *node = old;
+    struct ivs_node *after = ivs_ptr_(ivs_load_relaxed_word_(&lock->tail_->next_));
+    size_t old_count = lock->count;
+    if (old_count == 0 && n == 0) return;
+    ivs_domain_read_enter(map->domain_);
+    for (size_t i = 0; i < old_count; i++) {
+        ivs_index_unlink_(map, node); /* [I6] */
+        node = ivs_ptr_(ivs_load_relaxed_word_(&node->next_));
+    }
+    for (size_t i = n; i-- > 0; after = run[i]) {
+        run[i]->state_ = IVS_PUBLISHED_;
+        run[i]->owned_ = 1;
+        ivs_store_relaxed_word_(&run[i]->next_, (uintptr_t)after | IVS_LOCKED_); /* [I5] */
+    }
+    ivs_link_commit_(lock->pred_, after);
+    ivs_swap_invalidate_(lock, old, old_count);
+    for (size_t i = 0; i < n; i++) ivs_index_link_(map, run[i]);
+    ivs_domain_read_exit(map->domain_);
+    lock->count = n;
+    lock->first_ = n ? run[0] : NULL;
+    lock->tail_ = n ? run[n - 1] : lock->pred_;
+}
+
+int ivs_map_swap(struct ivs_lock *lock, struct ivs_node *const *run, size_t n) {
+    int r;
+    if (!lock || (n && !run)) return IVS_EINVAL;
+    IVS_ASSERT_(lock->map);
+    if (!lock->map) return IVS_EPERM;
+    r = ivs_run_check_(lock, run, n);
+    if (r) return r;
+    ivs_swap_(lock, run, n);
+    return 0;
+}
+
+/* ------------------------------------------------------------------------------------------------ map, unmap, insert */
+
+/* A part of `old` that stays. */
+static int ivs_fragment_make_(struct ivs_map *map, struct ivs_node *old, struct ivs_node *part, uint64_t start, uint64_t last) {
+    int r = 0;
+    part->start = start;
+    part->last = last;
+    if (map->fragment_) {
+        r = map->fragment_(map->ctx_, old, part);
+    } else {
+        part->value_ = ivs_load_relaxed_word_(&old->value_);
+        __builtin_memcpy(ivs_node_payload(map->domain_, part), ivs_node_payload(map->domain_, old),
+                         map->domain_->payload_size_);
+    }
+    if (r == 0) part->owned_ = 1;
+    return r;
+}
+
+/* Under the lock: the parts that stay, the new node between them, one swap. `spare` is a list of as many nodes as parts. */
+static int ivs_overwrite_locked_(struct ivs_lock *lock, uint64_t start, uint64_t last, struct ivs_node *mid,
+                                 struct ivs_node **spare) {
+    struct ivs_node *run[3], *first = lock->first_, *tail = lock->tail_;
+    size_t n = 0;
+    int r = 0;
+    if (lock->count && first->start < start) {
+        run[n++] = *spare;
+        r = ivs_fragment_make_(lock->map, first, *spare, first->start, start - 1);
+        if (r) return r;
+        *spare = (struct ivs_node *)(*spare)->chain_;
+    }
+    if (mid) run[n++] = mid;
+    if (lock->count && tail->last > last) {
+        run[n++] = *spare;
+        r = ivs_fragment_make_(lock->map, tail, *spare, last + 1, tail->last);
+        if (r) {
+            if (n > 1 && run[0] != mid) { /* the left part, made already, is given back */
+                run[0]->chain_ = (uintptr_t)*spare;
+                *spare = run[0];
+            }
+            return r;
+        }
+        *spare = (struct ivs_node *)(*spare)->chain_;
+    }
+    ivs_swap_(lock, run, n);
+    return 0;
+}
+
+/* Spare nodes that were not needed, or whose update failed after their value had been made. */
+static void ivs_spare_free_(struct ivs_domain *domain, struct ivs_node *spare) {
+    for (struct ivs_node *next; spare; spare = next) {
+        next = (struct ivs_node *)spare->chain_;
+        ivs_node_release_(domain, spare);
+    }
+}
+
+/* Map (mid is the new node) and Unmap (NULL). Nodes for the parts that stay are prepared outside the lock. */
+static int ivs_overwrite_(struct ivs_map *map, uint64_t start, uint64_t last, struct ivs_node *mid) {
+    struct ivs_domain *domain = map->domain_;
+    struct ivs_node *spare = NULL;
+    struct ivs_lock lock;
+    size_t have = 0, need;
+    int r;
+    if (ivs_in_section_(domain)) return IVS_EDEADLK;
+    for (;;) {
+        (void)ivs_lock_range_(map, start, last, IVS_FOREVER_, &lock);
+        need = 0;
+        if (lock.count) need = (size_t)(lock.first_->start < start) + (size_t)(lock.tail_->last > last);
+        if (need <= have) break;
+        (void)ivs_map_unlock(&lock);
+        for (; have < need; have++) {
+            struct ivs_node *node = ivs_node_new(domain, start, last + 1, NULL, IVS_SLEEP);
+            if (!node) {
+                ivs_spare_free_(domain, spare);
+                return IVS_ENOMEM;
+            }
+            node->chain_ = (uintptr_t)spare;
+            spare = node;
+        }
+    }
+    r = ivs_overwrite_locked_(&lock, start, last, mid, &spare);
+    (void)ivs_map_unlock(&lock);
+    ivs_spare_free_(domain, spare);
+    return r;
+}
+
+/* Runs an update that takes a node, for callers who have a value. */
+static int ivs_with_node_(struct ivs_map *map, uint64_t start, uint64_t end, void *value,
+                          int (*update)(struct ivs_map *map, struct ivs_node *node)) {
+    struct ivs_node *node;
+    uint64_t last;
+    int r;
+    if (!map || !ivs_range_(start, end, &last)) return IVS_EINVAL;
+    if (ivs_in_section_(map->domain_)) return IVS_EDEADLK;
+    node = ivs_node_new(map->domain_, start, end, value, IVS_SLEEP);
+    if (!node) return IVS_ENOMEM;
+    r = update(map, node);
+    if (r) ivs_node_free_(map->domain_, node);
+    return r;
+}
+
+int ivs_map_map_node(struct ivs_map *map, struct ivs_node *node) {
+    if (!map || !node) return IVS_EINVAL;
+    if (node->state_ != IVS_PREPARED_) return IVS_EPERM;
+    return ivs_overwrite_(map, node->start, node->last, node);
+}
+
+int ivs_map_map(struct ivs_map *map, uint64_t start, uint64_t end, void *value) {
+    return ivs_with_node_(map, start, end, value, ivs_map_map_node);
+}
+
+int ivs_map_unmap(struct ivs_map *map, uint64_t start, uint64_t end) {
+    uint64_t last;
+    if (!map || !ivs_range_(start, end, &last)) return IVS_EINVAL;
+    return ivs_overwrite_(map, start, last, NULL);
+}
+
+/* A node that was just inserted gets its tower. In a read section. */
+static void ivs_insert_finish_(struct ivs_map *map, struct ivs_node *node) {
+    if (node->height_ == 1) return;
+    ivs_index_link_(map, node);
+    ivs_link_unlock_(map, node);
+}
+
+/* One try: 0, -EEXIST, or -EBUSY: the predecessor went away or was waited for. In a read section. */
+static int ivs_insert_try_(struct ivs_map *map, struct ivs_node *fresh) {
+    uintptr_t word;
+    struct ivs_node *node = ivs_search_before_(map, fresh->start, &word);
+    while (!(word & IVS_INVALIDATED_)) {
+        struct ivs_node *next = ivs_ptr_(word);
+        if (next && next->last < fresh->start) {
+            node = next;
+            word = ivs_load_acquire_word_(&node->next_); /* [P1] */
+        } else if (next && next->start <= fresh->last) {
+            return IVS_EEXIST; /* both were linked side by side at an instant of this call, LOCKED or not */
+        } else if (word & IVS_LOCKED_) {
+            (void)ivs_wait_(map, node, IVS_FOREVER_);
+            return IVS_EBUSY;
+        } else if (ivs_link_insert_(node, &word, fresh)) {
+            return 0;
+        }
+    }
+    (void)ivs_add_relaxed_64_(&map->restarts_, 1);
+    return IVS_EBUSY;
+}
+
+int ivs_map_insert_node(struct ivs_map *map, struct ivs_node *node) {
+    int r;
+    if (!map || !node) return IVS_EINVAL;
+    if (node->state_ != IVS_PREPARED_) return IVS_EPERM;
+    if (ivs_in_section_(map->domain_)) return IVS_EDEADLK;
+    ivs_domain_read_enter(map->domain_);
+    while ((r = ivs_insert_try_(map, node)) == IVS_EBUSY) {
+    }
+    if (r == 0) ivs_insert_finish_(map, node);
+    ivs_domain_read_exit(map->domain_);
+    return r;
+}
+
+int ivs_map_insert(struct ivs_map *map, uint64_t start, uint64_t end, void *value) {
+    return ivs_with_node_(map, start, end, value, ivs_map_insert_node);
+}
+
+/* ------------------------------------------------------------------------------------------------ alloc */
+
+/* A request, checked: window [lo, last]. */
+struct ivs_want_ {
+    uint64_t lo, last, size, align;
+};
+
+/* What a scan saw: a gap to take, or a held one to wait for, and which nodes it met. */
+struct ivs_scan_ {
+    struct ivs_node *node; /* the gap is behind it */
+    uintptr_t word;
+    uint64_t start;
+    uint64_t met, sign[2]; /* number and signature, in order, of the nodes met; in one read section an address is an identity */
+};
+
+enum ivs_found_ { IVS_GAP_FREE_, IVS_GAP_HELD_, IVS_GAP_DEAD_, IVS_GAP_NONE_ };
+
+/* The place for a request in the gap behind `node`, whose next node is `next`; false: it does not fit. */
+static bool ivs_gap_fits_(struct ivs_map *map, const struct ivs_node *node, const struct ivs_node *next,
+                          const struct ivs_want_ *want, uint64_t *start) {
+    uint64_t from = want->lo, last = want->last, mask = want->align - 1;
+    if (node != &map->head_ && node->last >= from) {
+        if (node->last == UINT64_MAX) return false;
+        from = node->last + 1;
+    }
+    if (next && next->start <= last) {
+        if (next->start == 0) return false;
+        last = next->start - 1;
+    }
+    if (from > UINT64_MAX - mask) return false;
+    from = (from + mask) & ~mask;
+    *start = from;
+    return from <= last && last - from >= want->size - 1;
+}
+
+static void ivs_scan_meet_(struct ivs_scan_ *scan, const struct ivs_node *node) {
+    scan->met++;
+    scan->sign[0] = ivs_mix_(scan->sign[0] ^ (uintptr_t)node);
+    scan->sign[1] = (scan->sign[1] ^ (uintptr_t)node) * 0x9e3779b97f4a7c15u + (scan->sign[1] >> 29);
+}
+
+/* Walks the window once: the first free gap that fits, else the first held one. In a read section. */
+static enum ivs_found_ ivs_scan_window_(struct ivs_map *map, const struct ivs_want_ *want, struct ivs_scan_ *scan) {
+    enum ivs_found_ found = IVS_GAP_NONE_;
+    uintptr_t word;
+    struct ivs_node *node = ivs_search_before_(map, want->lo, &word);
+    scan->met = scan->sign[0] = scan->sign[1] = 0;
+    for (;;) {
+        struct ivs_node *next = ivs_ptr_(word);
+        uint64_t start;
+        ivs_scan_meet_(scan, node);
+        if (ivs_gap_fits_(map, node, next, want, &start) && (found == IVS_GAP_NONE_ || !(word & IVS_FLAGS_))) {
+            scan->node = node;
+            scan->word = word;
+            scan->start = start;
+            if (!(word & IVS_FLAGS_)) return IVS_GAP_FREE_;
+            found = word & IVS_INVALIDATED_ ? IVS_GAP_DEAD_ : IVS_GAP_HELD_;
+        }
+        if (!next || next->start > want->last) return found;
+        node = next;
+        word = ivs_load_acquire_word_(&node->next_); /* [P1] */
+    }
+}
+
+/* Decides under the window's locks: takes the first gap that fits, or says for certain that there is none. */
+static int ivs_place_locked_(struct ivs_map *map, const struct ivs_want_ *want, struct ivs_node *fresh, uint64_t *start) {
+    struct ivs_lock lock;
+    struct ivs_node *node, *next;
+    int r = IVS_ENOMEM;
+    (void)ivs_add_relaxed_64_(&map->window_locks_, 1);
+    (void)ivs_lock_range_(map, want->lo, want->last, IVS_FOREVER_, &lock);
+    for (node = lock.pred_;; node = next) {
+        next = ivs_ptr_(ivs_load_relaxed_word_(&node->next_));
+        if (ivs_gap_fits_(map, node, next, want, start)) {
+            fresh->start = *start;
+            fresh->last = *start + (want->size - 1);
+            fresh->state_ = IVS_PUBLISHED_;
+            fresh->owned_ = 1;
+            ivs_store_relaxed_word_(&fresh->next_, (uintptr_t)next | IVS_LOCKED_); /* [I5] */
+            ivs_link_commit_(node, fresh);
+            ivs_domain_read_enter(map->domain_);
+            ivs_index_link_(map, fresh);
+            ivs_domain_read_exit(map->domain_);
+            if (node == lock.pred_) lock.first_ = fresh; /* it is one of the locked nodes now */
+            lock.count++;
+            r = 0;
+            break;
+        }
+        if (node == lock.tail_) break;
+    }
+    (void)ivs_map_unlock(&lock);
+    return r;
+}
+
+static bool ivs_scan_same_(const struct ivs_scan_ *a, const struct ivs_scan_ *b) {
+    return a->met == b->met && a->sign[0] == b->sign[0] && a->sign[1] == b->sign[1];
+}
+
+/*
+ * First fit from the hint, then in the whole window. A single scan may miss a gap that is freed behind it, so a refusal needs two in a row, in
+ * one read section, that met the same nodes (then no gap fitted at the instant between them); after three that disagree the window is locked.
+ * In a read section; returns -EBUSY where the locks must decide.
+ */
+static int ivs_place_(struct ivs_map *map, const struct ivs_want_ *want, uint64_t hint, struct ivs_node *fresh, uint64_t *start) {
+    struct ivs_want_ near = *want;
+    struct ivs_scan_ now, before = {NULL, 0, 0, 0, {0, 0}};
+    bool whole = hint <= want->lo || hint > want->last;
+    int scans = 0;
+    if (!whole) near.lo = hint;
+    for (;;) {
+        enum ivs_found_ found = ivs_scan_window_(map, whole ? want : &near, &now);
+        if (found == IVS_GAP_FREE_) {
+            *start = fresh->start = now.start;
+            fresh->last = now.start + (want->size - 1);
+            if (ivs_link_insert_(now.node, &now.word, fresh)) return 0;
+            scans = 0; /* lost a race: as a call that begins now, near the place */
+            near.lo = now.start;
+            whole = false;
+        } else if (!whole) {
+            whole = true;
+        } else if (found == IVS_GAP_HELD_) {
+            (void)ivs_wait_(map, now.node, IVS_FOREVER_);
+            scans = 0;
+        } else if (found == IVS_GAP_DEAD_) {
+            scans = 0;
+        } else if (scans && ivs_scan_same_(&now, &before)) {
+            return IVS_ENOMEM;
+        } else if (++scans == 3) {
+            return IVS_EBUSY;
+        } else {
+            before = now;
+        }
+    }
+}
+
+static int ivs_want_check_(const struct ivs_alloc *request, struct ivs_want_ *want) {
+    if (!ivs_range_(request->lo, request->hi, &want->last)) return IVS_EINVAL;
+    want->lo = request->lo;
+    want->size = request->size;
+    want->align = request->align ? request->align : 1;
+    if (want->size == 0 || (want->align & (want->align - 1))) return IVS_EINVAL;
+    return want->size - 1 <= want->last - want->lo ? 0 : IVS_EINVAL;
+}
+
+int ivs_map_alloc_node(struct ivs_map *map, const struct ivs_alloc *request, struct ivs_node *node, uint64_t *start) {
+    struct ivs_want_ want;
+    int r;
+    if (!map || !request || !node || !start) return IVS_EINVAL;
+    r = ivs_want_check_(request, &want);
+    if (r) return r;
+    if (node->state_ != IVS_PREPARED_) return IVS_EPERM;
+    if (ivs_in_section_(map->domain_)) return IVS_EDEADLK;
+    ivs_domain_read_enter(map->domain_);
+    r = ivs_place_(map, &want, request->hint, node, start);
+    if (r == 0) ivs_insert_finish_(map, node);
+    ivs_domain_read_exit(map->domain_);
+    if (r == IVS_EBUSY) r = ivs_place_locked_(map, &want, node, start);
+    if (r == IVS_ENOMEM) (void)ivs_add_relaxed_64_(&map->refusals_, 1);
+    return r;
+}
+
+int ivs_map_alloc(struct ivs_map *map, const struct ivs_alloc *request, void *value, uint64_t *start) {
+    struct ivs_want_ want;
+    struct ivs_node *node;
+    int r;
+    if (!map || !request || !start) return IVS_EINVAL;
+    r = ivs_want_check_(request, &want);
+    if (r) return r;
+    node = ivs_node_new(map->domain_, 0, 1, value, IVS_SLEEP);
+    if (!node) return IVS_ENOMEM;
+    r = ivs_map_alloc_node(map, request, node, start);
+    if (r) ivs_node_free_(map->domain_, node);
+    return r;
+}
+
+/* ------------------------------------------------------------------------------------------------ begin and end */
+
+int ivs_map_init(struct ivs_map *map, const struct ivs_map_config *config) {
+    int r;
+    if (!map) return IVS_EINVAL;
+    if (config && config->domain && config->domain->magic_ != IVS_DOMAIN_MAGIC_) return IVS_EINVAL;
+    __builtin_memset(map, 0, sizeof(*map));
+    map->domain_ = config ? config->domain : NULL;
+    if (!map->domain_) {
+        r = ivs_domain_init(&map->own_, config ? &config->own : NULL);
+        if (r) return r;
+        map->domain_ = &map->own_;
+    }
+    if (config) {
+        map->fragment_ = config->fragment;
+        map->ctx_ = config->ctx;
+    }
+    map->head_.height_ = map->head_.room_ = IVSKIP_MAX_HEIGHT;
+    map->head_.state_ = IVS_PUBLISHED_;
+    for (unsigned level = 1; level < IVSKIP_MAX_HEIGHT; level++) ivs_link_set_key_(ivs_up_(&map->head_, level), NULL);
+    map->height_ = 1;
+    map->magic_ = IVS_MAP_MAGIC_;
+    return 0;
+}
+
+/* The first node and the ones after it, for those who are alone with the map. */
+static struct ivs_node *ivs_quiet_next_(struct ivs_node *node) { return ivs_ptr_(ivs_load_acquire_word_(&node->next_)); } /* [P1] */
+
+int ivs_map_destroy(struct ivs_map *map) {
+    struct ivs_list_ list = {0, 0, 0, 0};
+    struct ivs_node *node, *next;
+    bool own;
+    if (!map || map->magic_ != IVS_MAP_MAGIC_) return IVS_EINVAL;
+    own = map->domain_ == &map->own_;
+    if (own && ivs_domain_busy_(map->domain_)) return IVS_EBUSY;
+    for (node = &map->head_; node; node = ivs_quiet_next_(node))
+        if (ivs_load_relaxed_word_(&node->next_) & IVS_LOCKED_) return IVS_EBUSY;
+    map->magic_ = 0;
+    for (node = ivs_quiet_next_(&map->head_); node; node = next) {
+        next = ivs_quiet_next_(node);
+        node->state_ = IVS_REPLACED_;
+        ivs_list_push_(&list, (uintptr_t)node, ivs_node_bytes_(map->domain_, node));
+    }
+    if (!own) {
+        ivs_retire_(map->domain_, &list);
+        return 0;
+    }
+    (void)ivs_list_release_(map->domain_, &list);
+    return ivs_domain_destroy(map->domain_);
+}
+
+int ivs_map_reset_after_fork(struct ivs_map *map) {
+    struct ivs_node *end[IVSKIP_MAX_HEIGHT], *node;
+    if (!map || map->magic_ != IVS_MAP_MAGIC_) return IVS_EINVAL;
+    if (map->domain_ == &map->own_ && ivs_domain_reset_after_fork(map->domain_)) return IVS_EINVAL;
+    for (unsigned l = 0; l < IVSKIP_MAX_HEIGHT; l++) end[l] = &map->head_;
+    map->height_ = 1;
+    for (node = &map->head_; node; node = ivs_quiet_next_(node)) {
+        (void)ivs_and_release_word_(&node->next_, ~(uintptr_t)(IVS_LOCKED_ | IVS_WAITERS_)); /* [P2] */
+        node->height_ = node->room_;
+        for (unsigned l = 1; l < node->height_; l++) {
+            struct ivs_link_ *own = ivs_up_(node, l);
+            ivs_store_relaxed_word_(&own->next, 0);
+            ivs_link_set_key_(own, NULL);
+            if (node == &map->head_) continue;
+            ivs_store_relaxed_word_(&ivs_up_(end[l], l)->next, (uintptr_t)node);
+            ivs_link_set_key_(ivs_up_(end[l], l), node);
+            end[l] = node;
+        }
+        if (node != &map->head_) ivs_index_raise_(map, node->height_);
+    }
+    return 0;
+}
+
+/* ------------------------------------------------------------------------------------------------ validate */
+
+static int ivs_broken_(struct ivs_report *report, const char *check, const struct ivs_node *node, unsigned level) {
+    report->check = check;
+    report->node = node;
+    report->level = level;
+    return IVS_EBADMSG;
+}
+
+static int ivs_validate_bottom_(struct ivs_map *map, struct ivs_report *report) {
+    struct ivs_node *node, *before = NULL;
+    for (node = &map->head_; node; node = ivs_quiet_next_(node)) {
+        uintptr_t word = ivs_load_relaxed_word_(&node->next_);
+        if (word & IVS_INVALIDATED_) return ivs_broken_(report, "I3: a replaced node is reachable at level 0", node, 0);
+        if (word & IVS_FLAGS_) return ivs_broken_(report, "I2: a link is locked though nobody holds a range", node, 0);
+        if (node->state_ != IVS_PUBLISHED_) return ivs_broken_(report, "I6: a node in the map is not published", node, 0);
+        if (node == &map->head_) continue;
+        if (node->start > node->last) return ivs_broken_(report, "I1: an interval is empty", node, 0);
+        if (before && node->start <= before->last) return ivs_broken_(report, "I1: neighbours overlap or are not sorted", node, 0);
+        if (node->height_ < 1 || node->height_ > node->room_) return ivs_broken_(report, "I5: a height beyond its memory", node, 0);
+        if (node->height_ > map->height_) return ivs_broken_(report, "I4: searches begin below a tower's top", node, 0);
+        before = node;
+        report->nodes++;
+    }
+    return 0;
+}
+
+/* A level holds, in order, just those nodes of the level below that are high enough. */
+static int ivs_validate_level_(struct ivs_map *map, unsigned level, struct ivs_report *report) {
+    struct ivs_node *above = &map->head_, *node = &map->head_;
+    uintptr_t word = ivs_load_acquire_word_(&ivs_up_(above, level)->next); /* [P3] */
+    for (;;) {
+        if (word & IVS_MARK_) return ivs_broken_(report, "I4: a linked node is marked", above, level);
+        above = (struct ivs_node *)word;
+        do {
+            node = level == 1 ? ivs_quiet_next_(node) : (struct ivs_node *)ivs_load_acquire_word_(&ivs_up_(node, level - 1)->next); /* [P3] */
+            if (node && node != above && node->height_ > level)
+                return ivs_broken_(report, "I5: a node is not linked at a level of its tower", node, level);
+        } while (node && node != above);
+        if (node != above) return ivs_broken_(report, "I4: a node is linked here but not at the level below", above, level);
+        if (!above) return 0;
+        if (above->height_ <= level) return ivs_broken_(report, "I5: a node is linked above its height", above, level);
+        word = ivs_load_acquire_word_(&ivs_up_(above, level)->next); /* [P3] */
+    }
+}
+
+int ivs_map_validate(struct ivs_map *map, struct ivs_report *report) {
+    struct ivs_report none;
+    int r;
+    if (!report) report = &none;
+    __builtin_memset(report, 0, sizeof(*report));
+    if (!map || map->magic_ != IVS_MAP_MAGIC_) return IVS_EINVAL;
+    r = ivs_validate_bottom_(map, report);
+    for (unsigned level = 1; r == 0 && level < IVSKIP_MAX_HEIGHT; level++) r = ivs_validate_level_(map, level, report);
+    return r;
+}
+
+/* ------------------------------------------------------------------------------------------------ statistics and dump */
+
+int ivs_map_get_stats(struct ivs_map *map, struct ivs_map_stats *stats) {
+    struct ivs_node *node;
+    if (!map || !stats) return IVS_EINVAL;
+    __builtin_memset(stats, 0, sizeof(*stats));
+    ivs_map_read_enter(map);
+    ivs_map_for_each_rcu(node, map, 0, 0) {
+        unsigned height = node->room_;
+        stats->nodes++;
+        stats->links += height;
+        stats->node_bytes += sizeof(*node) - sizeof(node->value_) + (height - 1) * sizeof(struct ivs_link_);
+        stats->payload_bytes += sizeof(node->value_) + map->domain_->payload_size_;
+        stats->at_height[height - 1]++;
+        if (height > stats->height) stats->height = height;
+        stats->keys += node->last - node->start + 1;
+    }
+    ivs_map_read_exit(map);
+    stats->waits = ivs_load_relaxed_64_(&map->waits_);
+    stats->restarts = ivs_load_relaxed_64_(&map->restarts_);
+    stats->refusals = ivs_load_relaxed_64_(&map->refusals_);
+    stats->window_locks = ivs_load_relaxed_64_(&map->window_locks_);
+    return ivs_domain_get_stats(map->domain_, &stats->domain);
+}
+
+/* A line that is put together and handed out. */
+struct ivs_out_ {
+    void (*put)(void *ctx, const char *text);
+    void *ctx;
+};
+
+static void ivs_put_(const struct ivs_out_ *out, const char *text) { out->put(out->ctx, text); }
+
+static void ivs_put_number_(const struct ivs_out_ *out, uint64_t x, unsigned base) {
+    char text[24];
+    size_t at = sizeof(text) - 1;
+    text[at] = 0;
+    do {
+        text[--at] = "0123456789abcdef"[x % base];
+        x /= base;
+    } while (x);
+    if (base == 16) ivs_put_(out, "0x");
+    ivs_put_(out, &text[at]);
+}
+
+static void ivs_put_bounds_(const struct ivs_out_ *out, const struct ivs_node *node) {
+    ivs_put_(out, "[");
+    ivs_put_number_(out, node->start, 16);
+    ivs_put_(out, ", ");
+    if (node->last == UINT64_MAX)
+        ivs_put_(out, "2^64");
+    else
+        ivs_put_number_(out, node->last + 1, 16);
+    ivs_put_(out, ")");
+}
+
+static void ivs_dump_text_(const struct ivs_out_ *out, struct ivs_node *node) {
+    uintptr_t word = ivs_load_acquire_word_(&node->next_); /* [P1] */
+    ivs_put_bounds_(out, node);
+    ivs_put_(out, " value ");
+    ivs_put_number_(out, (uint64_t)(uintptr_t)ivs_node_value(node), 16);
+    ivs_put_(out, " height ");
+    ivs_put_number_(out, node->room_, 10);
+    if (word & IVS_LOCKED_) ivs_put_(out, " LOCKED");
+    if (word & IVS_WAITERS_) ivs_put_(out, " WAITERS");
+    if (word & IVS_INVALIDATED_) ivs_put_(out, " INVALIDATED");
+    ivs_put_(out, "\n");
+}
+
+static void ivs_dot_name_(const struct ivs_out_ *out, struct ivs_map *map, const struct ivs_node *node) {
+    if (!node)
+        ivs_put_(out, "end");
+    else if (node == &map->head_)
+        ivs_put_(out, "head");
+    else {
+        ivs_put_(out, "n");
+        ivs_put_number_(out, node->start, 10);
+    }
+}
+
+/* One record a node, one port a level, the tower drawn from the top down; an edge from each level to the successor there. */
+static void ivs_dump_dot_(const struct ivs_out_ *out, struct ivs_map *map, struct ivs_node *node, unsigned height) {
+    unsigned levels = node->room_ < height ? node->room_ : height;
+    ivs_put_(out, "  ");
+    ivs_dot_name_(out, map, node);
+    ivs_put_(out, " [label=\"{");
+    for (unsigned l = levels; l-- > 0;) {
+        ivs_put_(out, "<l");
+        ivs_put_number_(out, l, 10);
+        ivs_put_(out, l ? "> |" : "> ");
+    }
+    if (node == &map->head_)
+        ivs_put_(out, "head");
+    else
+        ivs_put_bounds_(out, node);
+    ivs_put_(out, "}\"];\n");
+    for (unsigned l = 0; l < levels; l++) {
+        struct ivs_node *next = l ? (struct ivs_node *)(ivs_load_acquire_word_(&ivs_up_(node, l)->next) & ~(uintptr_t)IVS_MARK_) /* [P3] */
+                                  : ivs_quiet_next_(node);
+        if (!next && node != &map->head_ && l) continue;
+        ivs_put_(out, "  ");
+        ivs_dot_name_(out, map, node);
+        ivs_put_(out, ":l");
+        ivs_put_number_(out, l, 10);
+        ivs_put_(out, " -> ");
+        ivs_dot_name_(out, map, next);
+        ivs_put_(out, next ? ":l" : ";\n");
+        if (next) ivs_put_number_(out, l, 10);
+        if (next) ivs_put_(out, ";\n");
+    }
+}
+
+int ivs_map_dump(struct ivs_map *map, enum ivs_dump_format format, void (*put)(void *ctx, const char *text), void *ctx) {
+    struct ivs_out_ out;
+    struct ivs_node *node;
+    unsigned height;
+    if (!map || !put || (format != IVS_DUMP_TEXT && format != IVS_DUMP_DOT)) return IVS_EINVAL;
+    out.put = put;
+    out.ctx = ctx;
+    ivs_map_read_enter(map);
+    height = ivs_load_relaxed_32_(&map->height_);
+    if (format == IVS_DUMP_DOT) {
+        ivs_put_(&out, "digraph ivskip {\n  rankdir=LR;\n  node [shape=record];\n  end [shape=point];\n");
+        ivs_dump_dot_(&out, map, &map->head_, height);
+    }
+    ivs_map_for_each_rcu(node, map, 0, 0) {
+        if (format == IVS_DUMP_DOT)
+            ivs_dump_dot_(&out, map, node, height);
+        else
+            ivs_dump_text_(&out, node);
+    }
+    if (format == IVS_DUMP_DOT) ivs_put_(&out, "}\n");
+    ivs_map_read_exit(map);
+    return 0;
+}
+
+#undef IVS_FOREVER_
+#undef IVS_ASSERT_
+#undef IVS_STATIC_ASSERT_
+
+#endif /* IVSKIP_IMPLEMENTATION */
