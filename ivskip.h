@@ -41,34 +41,35 @@
  *        level 0  head -> [0,5) ---> [10,20) -> [20,30) -> [40,50) ----> [60,61) ----> .     <- the truth
  *                         locking [20,30) takes these: ^^^^^^^ ^^^^^^^ predecessor and node, each with the gap behind
  *
- *   Level 0 is the truth; the levels above are hints that make searches short. Locks are bits in the level-0 links, so
- *   a lock request and the search are one walk, and nothing is looked up twice.
+ *   Level 0 is the truth; the levels above are hints that make searches short. Locks are bits in the level-0 links,
+ *   so a lock request and the search are one walk, and nothing is looked up twice.
  *
  * 2. Writing a correct program
  *
- *   - Look up in a read section (ivs_map_query_rcu and friends) and do not keep a node after it; or copy the answer out
- *     (ivs_map_lookup).
- *   - Simple updates: ivs_map_map (overwrite), ivs_map_unmap, ivs_map_insert (only if free), ivs_map_alloc (find room).
- *   - Own updates: ivs_map_lock(range); look at the locked nodes (ivs_lock_first, ivs_lock_next) and at the empty space
- *     that is owned with them ([lock.floor, lock.ceiling)); prepare nodes with ivs_node_new *before* the lock; then
- *     ivs_map_swap replaces all locked nodes by them in one step; ivs_map_unlock.
+ *   - Look up in a read section (ivs_map_query_rcu and friends) and do not keep a node after it; or copy the
+ *     answer out (ivs_map_lookup).
+ *   - Simple updates: ivs_map_map (overwrite), ivs_map_unmap, ivs_map_insert (only if free),
+ *     ivs_map_alloc (find room).
+ *   - Own updates: ivs_map_lock(range); look at the locked nodes (ivs_lock_first, ivs_lock_next) and at the empty
+ *     space that is owned with them ([lock.floor, lock.ceiling)); prepare nodes with ivs_node_new *before* the lock;
+ *     then ivs_map_swap replaces all locked nodes by them in one step; ivs_map_unlock.
  *   - What a value points to must outlive its readers: free it in the domain's release callback (which runs a grace
  *     period after the node went), or with ivs_domain_defer after ivs_node_set_value.
- *   - A node's value is split when an update cuts it: give a `fragment` callback if a plain copy of the pointer and of the
- *     payload bytes will not do (reference counts, file offsets).
+ *   - A node's value is split when an update cuts it: give a `fragment` callback if a plain copy of the pointer and
+ *     of the payload bytes will not do (reference counts, file offsets).
  *   - Lock several ranges only in ascending order of keys. Never block on a lock inside a read section.
  *
  * 3. Guarantees
  *
- *   G1  Query, Query-next, Map, Unmap, Insert, Alloc and Swap are linearizable: each takes effect at one instant between
- *       call and return. (Two readers may disagree on the order of two independent updates on hosts that are not
- *       multi-copy atomic, such as POWER.)
- *   G2  A reader never sees a key uncovered while its interval is being replaced, and never a replaced node again after
- *       it saw the new one.
+ *   G1  Query, Query-next, Map, Unmap, Insert, Alloc and Swap are linearizable: each takes effect at one instant
+ *       between call and return. (Two readers may disagree on the order of two independent updates on hosts that are
+ *       not multi-copy atomic, such as POWER.)
+ *   G2  A reader never sees a key uncovered while its interval is being replaced, and never a replaced node again
+ *       after it saw the new one.
  *   G3  Iteration is in ascending order, sees each node whole, and is not an atomic snapshot.
  *   G4  An update changes nothing if it fails.
- *   G5  Updates of ranges whose locked parts (the nodes they meet, the predecessor, the gaps behind these) do not meet run
- *       in parallel. A thread that stops for ever stops only those who want what it holds.
+ *   G5  Updates of ranges whose locked parts (the nodes they meet, the predecessor, the gaps behind these) do not
+ *       meet run in parallel. A thread that stops for ever stops only those who want what it holds.
  *   G6  A node is released after the end of every read section that was open when it left the map.
  *   G7  Alloc refuses (-ENOMEM) only if at some instant of the call no gap in the window fitted.
  *
@@ -77,9 +78,9 @@
  *
  * 4. Progress
  *
- *   Query, Query-next and iteration: wait-free for a bounded number of concurrent inserts, never blocked, never started
- *   anew. Lock: blocking, ascending, so single-range lockers cannot deadlock. Insert and Alloc: lock-free unless the gap
- *   that they want is held. A stalled reader holds back memory only; ivs_domain_get_stats tells.
+ *   Query, Query-next and iteration: wait-free for a bounded number of concurrent inserts, never blocked, never
+ *   started anew. Lock: blocking, ascending, so single-range lockers cannot deadlock. Insert and Alloc: lock-free
+ *   unless the gap that they want is held. A stalled reader holds back memory only; ivs_domain_get_stats tells.
  *
  * 5. Options (define before the include, in every file alike where marked *)
  *
@@ -96,19 +97,19 @@
  *
  * 6. Limits
  *
- *   64-bit keys; compilers with GNU atomics (gcc, clang); nodes 8-byte aligned. Not async-signal-safe. After fork() the
- *   child must call ivs_map_reset_after_fork before it uses a map that other threads of the parent used. IVSKIP_STATIC
- *   gives each file maps of its own: do not hand them to another file.
+ *   64-bit keys; compilers with GNU atomics (gcc, clang); nodes 8-byte aligned. Not async-signal-safe. After fork()
+ *   the child must call ivs_map_reset_after_fork before it uses a map that other threads of the parent used.
+ *   IVSKIP_STATIC gives each file maps of its own: do not hand them to another file.
  */
 #ifndef IVSKIP_H
 #define IVSKIP_H
 
-/* ------------------------------------------------------------------------------------------------ version, options */
+/* -------------------------------------------------------------------------------- version, options */
 
 #define IVSKIP_VERSION_MAJOR 0
 #define IVSKIP_VERSION_MINOR 1
 #define IVSKIP_VERSION_PATCH 0
-#define IVSKIP_VERSION (IVSKIP_VERSION_MAJOR * 10000 + IVSKIP_VERSION_MINOR * 100 + IVSKIP_VERSION_PATCH)
+#define IVSKIP_VERSION       (IVSKIP_VERSION_MAJOR * 10000 + IVSKIP_VERSION_MINOR * 100 + IVSKIP_VERSION_PATCH)
 
 #if defined(IVSKIP_CONFIG)
 #include IVSKIP_CONFIG
@@ -150,8 +151,8 @@
 #error "IVSKIP_LINK_TRIES must be 1..1000000"
 #endif
 
-#define IVS_CAT_(a, b) a##b
-#define IVS_CAT2_(a, b) IVS_CAT_(a, b)
+#define IVS_CAT_(a, b)   a##b
+#define IVS_CAT2_(a, b)  IVS_CAT_(a, b)
 #define IVS_RCU_BUILTIN_ 1
 #if IVS_CAT2_(IVS_CAT2_(IVS_RCU_, IVSKIP_RCU), _) != IVS_RCU_BUILTIN_
 #error "IVSKIP_RCU must be BUILTIN"
@@ -172,59 +173,59 @@
 /* Options that change layout are part of every symbol: files that disagree do not link. */
 #define IVS_SYM4_(name, height, rcu) name##_h##height##_##rcu
 #define IVS_SYM3_(name, height, rcu) IVS_SYM4_(name, height, rcu)
-#define IVS_SYM_(name) IVS_SYM3_(name, IVSKIP_MAX_HEIGHT, IVSKIP_RCU)
-#define ivs_domain_init IVS_SYM_(ivs_domain_init)
-#define ivs_domain_destroy IVS_SYM_(ivs_domain_destroy)
-#define ivs_domain_read_enter IVS_SYM_(ivs_domain_read_enter)
-#define ivs_domain_read_exit IVS_SYM_(ivs_domain_read_exit)
-#define ivs_domain_synchronize IVS_SYM_(ivs_domain_synchronize)
-#define ivs_domain_defer IVS_SYM_(ivs_domain_defer)
-#define ivs_domain_reclaim IVS_SYM_(ivs_domain_reclaim)
-#define ivs_domain_get_stats IVS_SYM_(ivs_domain_get_stats)
-#define ivs_domain_reset_after_fork IVS_SYM_(ivs_domain_reset_after_fork)
-#define ivs_map_init IVS_SYM_(ivs_map_init)
-#define ivs_map_destroy IVS_SYM_(ivs_map_destroy)
-#define ivs_map_query_rcu IVS_SYM_(ivs_map_query_rcu)
-#define ivs_map_query_next_rcu IVS_SYM_(ivs_map_query_next_rcu)
-#define ivs_map_next_rcu IVS_SYM_(ivs_map_next_rcu)
-#define ivs_map_lookup IVS_SYM_(ivs_map_lookup)
-#define ivs_map_lookup_next IVS_SYM_(ivs_map_lookup_next)
-#define ivs_map_lock IVS_SYM_(ivs_map_lock)
-#define ivs_map_trylock IVS_SYM_(ivs_map_trylock)
-#define ivs_map_timedlock IVS_SYM_(ivs_map_timedlock)
-#define ivs_map_unlock IVS_SYM_(ivs_map_unlock)
-#define ivs_map_swap IVS_SYM_(ivs_map_swap)
-#define ivs_node_set_value IVS_SYM_(ivs_node_set_value)
-#define ivs_node_new IVS_SYM_(ivs_node_new)
-#define ivs_node_new_height IVS_SYM_(ivs_node_new_height)
-#define ivs_node_discard IVS_SYM_(ivs_node_discard)
-#define ivs_node_set_bounds IVS_SYM_(ivs_node_set_bounds)
-#define ivs_map_map IVS_SYM_(ivs_map_map)
-#define ivs_map_map_node IVS_SYM_(ivs_map_map_node)
-#define ivs_map_unmap IVS_SYM_(ivs_map_unmap)
-#define ivs_map_insert IVS_SYM_(ivs_map_insert)
-#define ivs_map_insert_node IVS_SYM_(ivs_map_insert_node)
-#define ivs_map_alloc IVS_SYM_(ivs_map_alloc)
-#define ivs_map_alloc_node IVS_SYM_(ivs_map_alloc_node)
-#define ivs_map_validate IVS_SYM_(ivs_map_validate)
-#define ivs_map_dump IVS_SYM_(ivs_map_dump)
-#define ivs_map_get_stats IVS_SYM_(ivs_map_get_stats)
-#define ivs_map_reset_after_fork IVS_SYM_(ivs_map_reset_after_fork)
+#define IVS_SYM_(name)               IVS_SYM3_(name, IVSKIP_MAX_HEIGHT, IVSKIP_RCU)
+#define ivs_domain_init              IVS_SYM_(ivs_domain_init)
+#define ivs_domain_destroy           IVS_SYM_(ivs_domain_destroy)
+#define ivs_domain_read_enter        IVS_SYM_(ivs_domain_read_enter)
+#define ivs_domain_read_exit         IVS_SYM_(ivs_domain_read_exit)
+#define ivs_domain_synchronize       IVS_SYM_(ivs_domain_synchronize)
+#define ivs_domain_defer             IVS_SYM_(ivs_domain_defer)
+#define ivs_domain_reclaim           IVS_SYM_(ivs_domain_reclaim)
+#define ivs_domain_get_stats         IVS_SYM_(ivs_domain_get_stats)
+#define ivs_domain_reset_after_fork  IVS_SYM_(ivs_domain_reset_after_fork)
+#define ivs_map_init                 IVS_SYM_(ivs_map_init)
+#define ivs_map_destroy              IVS_SYM_(ivs_map_destroy)
+#define ivs_map_query_rcu            IVS_SYM_(ivs_map_query_rcu)
+#define ivs_map_query_next_rcu       IVS_SYM_(ivs_map_query_next_rcu)
+#define ivs_map_next_rcu             IVS_SYM_(ivs_map_next_rcu)
+#define ivs_map_lookup               IVS_SYM_(ivs_map_lookup)
+#define ivs_map_lookup_next          IVS_SYM_(ivs_map_lookup_next)
+#define ivs_map_lock                 IVS_SYM_(ivs_map_lock)
+#define ivs_map_trylock              IVS_SYM_(ivs_map_trylock)
+#define ivs_map_timedlock            IVS_SYM_(ivs_map_timedlock)
+#define ivs_map_unlock               IVS_SYM_(ivs_map_unlock)
+#define ivs_map_swap                 IVS_SYM_(ivs_map_swap)
+#define ivs_node_set_value           IVS_SYM_(ivs_node_set_value)
+#define ivs_node_new                 IVS_SYM_(ivs_node_new)
+#define ivs_node_new_height          IVS_SYM_(ivs_node_new_height)
+#define ivs_node_discard             IVS_SYM_(ivs_node_discard)
+#define ivs_node_set_bounds          IVS_SYM_(ivs_node_set_bounds)
+#define ivs_map_map                  IVS_SYM_(ivs_map_map)
+#define ivs_map_map_node             IVS_SYM_(ivs_map_map_node)
+#define ivs_map_unmap                IVS_SYM_(ivs_map_unmap)
+#define ivs_map_insert               IVS_SYM_(ivs_map_insert)
+#define ivs_map_insert_node          IVS_SYM_(ivs_map_insert_node)
+#define ivs_map_alloc                IVS_SYM_(ivs_map_alloc)
+#define ivs_map_alloc_node           IVS_SYM_(ivs_map_alloc_node)
+#define ivs_map_validate             IVS_SYM_(ivs_map_validate)
+#define ivs_map_dump                 IVS_SYM_(ivs_map_dump)
+#define ivs_map_get_stats            IVS_SYM_(ivs_map_get_stats)
+#define ivs_map_reset_after_fork     IVS_SYM_(ivs_map_reset_after_fork)
 
 /* Error codes: negative errno values of Linux, also where there is no errno.h. */
 enum {
-    IVS_ENOENT = -2,      /* no interval there */
-    IVS_ENOMEM = -12,     /* no memory, or no gap that fits */
-    IVS_EBUSY = -16,      /* held by another; or still in use */
-    IVS_EEXIST = -17,     /* the range is not free */
-    IVS_EINVAL = -22,     /* bad argument */
-    IVS_EPERM = -1,       /* misuse of a handle or node: not locked, not ours, published already */
-    IVS_EDEADLK = -35,    /* the caller would wait for itself */
-    IVS_EBADMSG = -74,    /* ivs_map_validate found a broken invariant */
-    IVS_ETIMEDOUT = -110  /* the time is over */
+    IVS_ENOENT = -2,     /* no interval there */
+    IVS_ENOMEM = -12,    /* no memory, or no gap that fits */
+    IVS_EBUSY = -16,     /* held by another; or still in use */
+    IVS_EEXIST = -17,    /* the range is not free */
+    IVS_EINVAL = -22,    /* bad argument */
+    IVS_EPERM = -1,      /* misuse of a handle or node: not locked, not ours, published already */
+    IVS_EDEADLK = -35,   /* the caller would wait for itself */
+    IVS_EBADMSG = -74,   /* ivs_map_validate found a broken invariant */
+    IVS_ETIMEDOUT = -110 /* the time is over */
 };
 
-/* ------------------------------------------------------------------------------------------------ types */
+/* -------------------------------------------------------------------------------- types */
 
 struct ivs_map;
 struct ivs_domain;
@@ -234,23 +235,23 @@ struct ivs_domain;
  *
  *     [ payload bytes, domain's payload_size ][ struct ivs_node ][ upper links, height - 1 times { next, key } ]
  *
- * so that `struct area { ...; struct ivs_node node; }` with payload_size = offsetof(struct area, node) makes each node the
- * last member of an `area` (container_of from node to area), and a hit costs no further cache miss.
+ * so that `struct area { ...; struct ivs_node node; }` with payload_size = offsetof(struct area, node) makes each
+ * node the last member of an `area` (container_of from node to area), and a hit costs no further cache miss.
  *
  * level-0 link (next_):  63 ................. 3 |    2    |      1      |   0
  *                            successor or 0     | WAITERS | INVALIDATED | LOCKED
  * upper link (next):     63 ................. 3 | 2 .. 1: zero          | MARK
  */
 struct ivs_node {
-    uint64_t start;          /* first key */
-    uint64_t last;           /* last key, inclusive (see ivs_node_end) */
-    uintptr_t value_;        /* payload pointer: ivs_node_value, ivs_node_set_value */
-    uintptr_t next_;         /* level-0 link */
-    uintptr_t chain_;        /* private lists: spare nodes, replaced nodes, limbo */
-    uint8_t height_;         /* levels that it is or will be linked at */
-    uint8_t room_;           /* levels that its memory has room for */
-    uint8_t state_;          /* prepared, published, replaced */
-    uint8_t owned_;          /* the release callback is due if it is discarded */
+    uint64_t start;   /* first key */
+    uint64_t last;    /* last key, inclusive (see ivs_node_end) */
+    uintptr_t value_; /* payload pointer: ivs_node_value, ivs_node_set_value */
+    uintptr_t next_;  /* level-0 link */
+    uintptr_t chain_; /* private lists: spare nodes, replaced nodes, limbo */
+    uint8_t height_;  /* levels that it is or will be linked at */
+    uint8_t room_;    /* levels that its memory has room for */
+    uint8_t state_;   /* prepared, published, replaced */
+    uint8_t owned_;   /* the release callback is due if it is discarded */
     uint32_t unused_;
 } __attribute__((aligned(8)));
 
@@ -273,15 +274,16 @@ struct ivs_defer {
     void (*fn_)(struct ivs_defer *self);
 };
 
-/* A domain's callbacks. Any may be NULL. All get the domain's ctx. None may use a map of this domain in a way that waits. */
+/* A domain's callbacks. Any may be NULL. All get the domain's ctx. None may use a map of this
+ * domain in a way that waits. */
 struct ivs_domain_ops {
-    /* `bytes` of memory, 8-byte aligned, or NULL. May sleep unless flags has IVS_NOSLEEP. Called without any lock of a map,
-     * outside read sections unless the caller is in one. Default: the host's malloc. */
+    /* `bytes` of memory, 8-byte aligned, or NULL. May sleep unless flags has IVS_NOSLEEP. Called without any lock of
+     * a map, outside read sections unless the caller is in one. Default: the host's malloc. */
     void *(*alloc)(void *ctx, size_t bytes, unsigned flags);
     /* Takes back what alloc gave, with its size. Must not sleep. Default: the host's free. */
     void (*free)(void *ctx, void *memory, size_t bytes);
-    /* The node left a map and its grace period is over; its memory is freed next. Called from any thread that updates a map
-     * of the domain or calls ivs_domain_reclaim, without locks. Must not sleep. */
+    /* The node left a map and its grace period is over; its memory is freed next. Called from any thread that updates
+     * a map of the domain or calls ivs_domain_reclaim, without locks. Must not sleep. */
     void (*release)(void *ctx, struct ivs_node *node);
 };
 
@@ -311,7 +313,7 @@ struct ivs_domain {
     uint64_t magic_;
     unsigned char pad_[IVS_LINE_];
     uint64_t epoch_;
-    uint64_t crowd_;  /* read sections open in threads that could not get a record */
+    uint64_t crowd_;    /* read sections open in threads that could not get a record */
     uintptr_t orphans_; /* nodes retired by such threads */
     uintptr_t orphan_defers_;
 };
@@ -334,9 +336,9 @@ struct ivs_bucket_ {
 struct ivs_map_config {
     struct ivs_domain *domain; /* NULL: the map has one of its own, made from `own` */
     struct ivs_domain_config own;
-    /* A part of `old` that stays when it is cut: `fragment` has its bounds; give it value and payload. 0, or a negative error
-     * that makes the update fail with nothing changed (fragments made so far are released). Called with the range locked, outside
-     * read sections, may sleep. NULL: value and payload bytes are copied. */
+    /* A part of `old` that stays when it is cut: `fragment` has its bounds; give it value and payload. 0, or a
+     * negative error that makes the update fail with nothing changed (fragments made so far are released). Called
+     * with the range locked, outside read sections, may sleep. NULL: value and payload bytes are copied. */
     int (*fragment)(void *ctx, const struct ivs_node *old, struct ivs_node *fragment);
     void *ctx; /* handed to fragment */
 };
@@ -359,12 +361,12 @@ struct ivs_map {
 
 /* A held range. The fields without underscore may be read while it is held. */
 struct ivs_lock {
-    struct ivs_map *map;  /* NULL: nothing is held */
-    uint64_t start;       /* the range that was asked for, [start, end) */
+    struct ivs_map *map; /* NULL: nothing is held */
+    uint64_t start;      /* the range that was asked for, [start, end) */
     uint64_t end;
-    uint64_t floor;       /* all keys from here (end of the node before) ... */
-    uint64_t ceiling;     /* ... up to here (start of the node after; 0: 2^64) belong to the holder */
-    size_t count;         /* locked nodes: those that meet [start, end); after a swap, the new run */
+    uint64_t floor;   /* all keys from here (end of the node before) ... */
+    uint64_t ceiling; /* ... up to here (start of the node after; 0: 2^64) belong to the holder */
+    size_t count;     /* locked nodes: those that meet [start, end); after a swap, the new run */
     struct ivs_node *pred_;
     struct ivs_node *first_;
     struct ivs_node *tail_; /* last locked node; pred_ if there is none */
@@ -372,7 +374,7 @@ struct ivs_lock {
 };
 
 struct ivs_alloc {
-    uint64_t lo;    /* window [lo, hi); hi == 0: 2^64 */
+    uint64_t lo; /* window [lo, hi); hi == 0: 2^64 */
     uint64_t hi;
     uint64_t size;  /* keys wanted, at least 1 */
     uint64_t align; /* of the start: a power of two; 0: 1 */
@@ -388,22 +390,22 @@ struct ivs_report {
 
 struct ivs_map_stats {
     size_t nodes;
-    size_t links;         /* level-0 and upper links of all nodes */
-    size_t node_bytes;    /* nodes and towers, without payload (the payload pointer counts as payload) */
-    size_t payload_bytes; /* payload pointers and payload bytes */
-    unsigned height;      /* highest tower */
+    size_t links;                        /* level-0 and upper links of all nodes */
+    size_t node_bytes;                   /* nodes and towers, without payload (the payload pointer counts as payload) */
+    size_t payload_bytes;                /* payload pointers and payload bytes */
+    unsigned height;                     /* highest tower */
     size_t at_height[IVSKIP_MAX_HEIGHT]; /* nodes whose height is index + 1 */
-    uint64_t keys;         /* covered keys, modulo 2^64 */
-    uint64_t waits;        /* times that a thread went to sleep for a link */
-    uint64_t restarts;     /* searches begun anew since their predecessor was gone */
-    uint64_t refusals;     /* Alloc: -ENOMEM answers */
-    uint64_t window_locks; /* Alloc: decisions that needed the window's locks */
+    uint64_t keys;                       /* covered keys, modulo 2^64 */
+    uint64_t waits;                      /* times that a thread went to sleep for a link */
+    uint64_t restarts;                   /* searches begun anew since their predecessor was gone */
+    uint64_t refusals;                   /* Alloc: -ENOMEM answers */
+    uint64_t window_locks;               /* Alloc: decisions that needed the window's locks */
     struct ivs_domain_stats domain;
 };
 
 enum ivs_dump_format { IVS_DUMP_TEXT = 0, IVS_DUMP_DOT = 1 };
 
-/* ------------------------------------------------------------------------------------------------ API: domains */
+/* -------------------------------------------------------------------------------- API: domains */
 
 /** Makes a domain: allocator, payload size and reclamation for the nodes of one or more maps. `config` may be NULL.
  *  Context: any; does not sleep.
@@ -471,15 +473,15 @@ IVS_API size_t ivs_domain_reclaim(struct ivs_domain *domain);
 IVS_API int ivs_domain_get_stats(struct ivs_domain *domain, struct ivs_domain_stats *stats);
 
 /** In the child of a fork(): forgets the read sections and half-done work of threads that are not there.
- *  Context: the child's only thread, outside read sections, before any other use of the domain. A map's own domain is
- *  reset by ivs_map_reset_after_fork; call this once for a shared one.
+ *  Context: the child's only thread, outside read sections, before any other use of the domain. A map's own domain
+ *  is reset by ivs_map_reset_after_fork; call this once for a shared one.
  *  Progress: linear in the threads that used the domain.
  *  Ordering: none needed; the caller is alone.
  *  Returns: 0; -EINVAL: not a domain.
  *  Lifetime: nodes in limbo stay so and are released in turn. */
 IVS_API int ivs_domain_reset_after_fork(struct ivs_domain *domain) IVS_MUST_CHECK;
 
-/* ------------------------------------------------------------------------------------------------ API: maps */
+/* -------------------------------------------------------------------------------- API: maps */
 
 /** Makes an empty map. `config` may be NULL: own domain, host's allocator, plain copies of cut values.
  *  Context: any; does not sleep.
@@ -493,7 +495,8 @@ IVS_API int ivs_map_init(struct ivs_map *map, const struct ivs_map_config *confi
  *  Context: no other call on the map runs, no range is held, no read section uses it.
  *  Progress: linear in the nodes.
  *  Ordering: none needed; the caller is alone.
- *  Returns: 0; -EINVAL: not a map; -EBUSY: a range is held or a read section of the own domain is open, nothing done.
+ *  Returns: 0; -EINVAL: not a map; -EBUSY: a range is held or a read section of the own domain is open, nothing
+ *  done.
  *  Lifetime: the memory may be reused. */
 IVS_API int ivs_map_destroy(struct ivs_map *map);
 
@@ -503,7 +506,9 @@ IVS_API int ivs_map_destroy(struct ivs_map *map);
  *  Ordering: none.
  *  Returns: the shared domain, or the map's own.
  *  Lifetime: an own domain ends with its map. */
-static inline struct ivs_domain *ivs_map_domain(struct ivs_map *map) { return map->domain_; }
+static inline struct ivs_domain *ivs_map_domain(struct ivs_map *map) {
+    return map->domain_;
+}
 
 /** ivs_domain_read_enter on the map's domain.
  *  Context: as ivs_domain_read_enter.
@@ -511,7 +516,9 @@ static inline struct ivs_domain *ivs_map_domain(struct ivs_map *map) { return ma
  *  Ordering: as ivs_domain_read_enter.
  *  Returns: nothing.
  *  Lifetime: until ivs_map_read_exit. */
-static inline void ivs_map_read_enter(struct ivs_map *map) { ivs_domain_read_enter(map->domain_); }
+static inline void ivs_map_read_enter(struct ivs_map *map) {
+    ivs_domain_read_enter(map->domain_);
+}
 
 /** ivs_domain_read_exit on the map's domain.
  *  Context: as ivs_domain_read_exit.
@@ -519,7 +526,9 @@ static inline void ivs_map_read_enter(struct ivs_map *map) { ivs_domain_read_ent
  *  Ordering: as ivs_domain_read_exit.
  *  Returns: nothing.
  *  Lifetime: nodes found in the section may be freed from now on. */
-static inline void ivs_map_read_exit(struct ivs_map *map) { ivs_domain_read_exit(map->domain_); }
+static inline void ivs_map_read_exit(struct ivs_map *map) {
+    ivs_domain_read_exit(map->domain_);
+}
 
 /** Query: the node that covers `key`.
  *  Context: inside a read section; does not sleep; takes no lock.
@@ -567,7 +576,7 @@ IVS_API int ivs_map_lookup(struct ivs_map *map, uint64_t key, struct ivs_entry *
  *  Lifetime: as ivs_map_lookup. */
 IVS_API int ivs_map_lookup_next(struct ivs_map *map, uint64_t key, struct ivs_entry *entry) IVS_MUST_CHECK;
 
-/* ------------------------------------------------------------------------------------------------ API: nodes */
+/* -------------------------------------------------------------------------------- API: nodes */
 
 /** One past the last key of a node; 0 stands for 2^64.
  *  Context: the node is readable (read section, or locked).
@@ -575,7 +584,9 @@ IVS_API int ivs_map_lookup_next(struct ivs_map *map, uint64_t key, struct ivs_en
  *  Ordering: none.
  *  Returns: the exclusive end.
  *  Lifetime: none. */
-static inline uint64_t ivs_node_end(const struct ivs_node *node) { return node->last + 1; }
+static inline uint64_t ivs_node_end(const struct ivs_node *node) {
+    return node->last + 1;
+}
 
 /** The payload pointer of a node.
  *  Context: the node is readable (read section, or locked), or not yet published.
@@ -586,7 +597,8 @@ static inline uint64_t ivs_node_end(const struct ivs_node *node) { return node->
 static inline void *ivs_node_value(const struct ivs_node *node);
 
 /** The payload bytes of a node, the domain's payload_size of them.
- *  Context: the node is readable. The bytes may be written while the node is not yet published; later only under rules of the caller's.
+ *  Context: the node is readable. The bytes may be written while the node is not yet published; later only under
+ *  rules of the caller's.
  *  Progress: wait-free.
  *  Ordering: written before publication: visible to whoever finds the node.
  *  Returns: pointer to the first byte, 8-byte aligned.
@@ -601,10 +613,11 @@ static inline void *ivs_node_payload(const struct ivs_domain *domain, struct ivs
  *  Ordering: none; the node is private until it is published.
  *  Returns: the node; NULL: bad bounds, or no memory.
  *  Lifetime: the caller's until a successful ivs_map_*_node or ivs_map_swap takes it, or ivs_node_discard. */
-IVS_API struct ivs_node *ivs_node_new(struct ivs_domain *domain, uint64_t start, uint64_t end, void *value, unsigned flags)
-    IVS_MUST_CHECK;
+IVS_API struct ivs_node *ivs_node_new(struct ivs_domain *domain, uint64_t start, uint64_t end, void *value,
+                                      unsigned flags) IVS_MUST_CHECK;
 
-/** As ivs_node_new with a tower of `height` levels, 1..IVSKIP_MAX_HEIGHT (0: random). For tests and for tiered heights.
+/** As ivs_node_new with a tower of `height` levels, 1..IVSKIP_MAX_HEIGHT (0: random). For tests and for tiered
+ *  heights.
  *  Context: as ivs_node_new.
  *  Progress: as ivs_node_new.
  *  Ordering: as ivs_node_new.
@@ -637,9 +650,10 @@ IVS_API int ivs_node_set_bounds(struct ivs_node *node, uint64_t start, uint64_t 
  *  Lifetime: readers may still use the old value until a grace period has passed (ivs_domain_defer). */
 IVS_API int ivs_node_set_value(const struct ivs_lock *lock, struct ivs_node *node, void *value);
 
-/* ------------------------------------------------------------------------------------------------ API: locks */
+/* -------------------------------------------------------------------------------- API: locks */
 
-/** Lock while searching: takes [start, end), the nodes that meet it, the predecessor, and the gaps behind all of these.
+/** Lock while searching: takes [start, end), the nodes that meet it, the predecessor, and the gaps behind all of
+ *  these.
  *  Context: outside read sections, without a lock on a later range of the same map; sleeps.
  *  Progress: blocking; waits only for holders of what it needs, in ascending order.
  *  Ordering: acquire: pairs with the unlock of whoever held a part before.
@@ -662,11 +676,12 @@ IVS_API int ivs_map_trylock(struct ivs_map *map, uint64_t start, uint64_t end, s
  *  Ordering: acquire on success.
  *  Returns: 0; -ETIMEDOUT: nothing is held; -EINVAL; -EDEADLK: called inside a read section.
  *  Lifetime: as ivs_map_lock. */
-IVS_API int ivs_map_timedlock(struct ivs_map *map, uint64_t start, uint64_t end, uint64_t nanoseconds, struct ivs_lock *lock)
-    IVS_MUST_CHECK;
+IVS_API int ivs_map_timedlock(struct ivs_map *map, uint64_t start, uint64_t end, uint64_t nanoseconds,
+                              struct ivs_lock *lock) IVS_MUST_CHECK;
 
 /** Lets a range go and retires the nodes that were replaced under it.
- *  Context: any thread may do it, one at a time; does not sleep; wakes waiters; may run release callbacks afterwards.
+ *  Context: any thread may do it, one at a time; does not sleep; wakes waiters; may run release callbacks
+ *  afterwards.
  *  Progress: wait-free in the number of locked nodes.
  *  Ordering: release.
  *  Returns: 0; -EINVAL: NULL; -EPERM: the lock holds nothing (unlocked twice), nothing done.
@@ -679,7 +694,9 @@ IVS_API int ivs_map_unlock(struct ivs_lock *lock);
  *  Ordering: none needed under the lock.
  *  Returns: the node, or NULL: the range is empty.
  *  Lifetime: until swapped or unlocked. */
-static inline struct ivs_node *ivs_lock_first(const struct ivs_lock *lock) { return lock->first_; }
+static inline struct ivs_node *ivs_lock_first(const struct ivs_lock *lock) {
+    return lock->first_;
+}
 
 /** The locked node after `node`.
  *  Context: the lock is held by the caller, `node` is one of its nodes.
@@ -689,25 +706,25 @@ static inline struct ivs_node *ivs_lock_first(const struct ivs_lock *lock) { ret
  *  Lifetime: until swapped or unlocked. */
 static inline struct ivs_node *ivs_lock_next(const struct ivs_lock *lock, const struct ivs_node *node);
 
-/** Swap: replaces all locked nodes by the prepared nodes run[0..n) in one step, and keeps the range locked (the new nodes are
- *  what is locked now; floor and ceiling stay). n == 0 empties it.
+/** Swap: replaces all locked nodes by the prepared nodes run[0..n) in one step, and keeps the range locked (the new
+ *  nodes are what is locked now; floor and ceiling stay). n == 0 empties it.
  *  Context: the lock is held by the caller; does not sleep, does not allocate.
  *  Progress: lock-free.
  *  Ordering: release: the new nodes are published; readers see all old nodes or all new ones (per key).
- *  Returns: 0; -EINVAL: NULL, run not sorted, overlapping, or outside [floor, ceiling); -EPERM: the lock holds nothing, or a node of
- *  the run was published already. On an error nothing has changed.
+ *  Returns: 0; -EINVAL: NULL, run not sorted, overlapping, or outside [floor, ceiling); -EPERM: the lock holds
+ *  nothing, or a node of the run was published already. On an error nothing has changed.
  *  Lifetime: the nodes of the run are the map's; the old ones are released after the unlock and a grace period.
  *  Source: IntervalVM, SOSP 2025, section 4 (Swap). */
 IVS_API int ivs_map_swap(struct ivs_lock *lock, struct ivs_node *const *run, size_t n) IVS_MUST_CHECK;
 
-/* ------------------------------------------------------------------------------------------------ API: updates */
+/* -------------------------------------------------------------------------------- API: updates */
 
 /** Map: [start, end) has `value` from now on, whatever was there; what was cut keeps its left and right parts.
  *  Context: outside read sections; sleeps.
  *  Progress: blocking, as ivs_map_lock.
  *  Ordering: as ivs_map_swap. Linearizable.
- *  Returns: 0; -EINVAL: NULL map or bad range; -ENOMEM; -EDEADLK: inside a read section; what `fragment` returned. On an error nothing
- *  has changed and the value is still the caller's.
+ *  Returns: 0; -EINVAL: NULL map or bad range; -ENOMEM; -EDEADLK: inside a read section; what `fragment` returned.
+ *  On an error nothing has changed and the value is still the caller's.
  *  Lifetime: the value is the map's until the release callback.
  *  Source: IntervalVM, SOSP 2025, section 4 (Map). */
 IVS_API int ivs_map_map(struct ivs_map *map, uint64_t start, uint64_t end, void *value) IVS_MUST_CHECK;
@@ -724,8 +741,8 @@ IVS_API int ivs_map_map_node(struct ivs_map *map, struct ivs_node *node) IVS_MUS
  *  Context: outside read sections; sleeps.
  *  Progress: blocking, as ivs_map_lock.
  *  Ordering: as ivs_map_swap. Linearizable.
- *  Returns: 0, also if nothing was there; -EINVAL; -ENOMEM (for the parts that stay); -EDEADLK; what `fragment` returned. On an error
- *  nothing has changed.
+ *  Returns: 0, also if nothing was there; -EINVAL; -ENOMEM (for the parts that stay); -EDEADLK; what `fragment`
+ *  returned. On an error nothing has changed.
  *  Lifetime: removed nodes are released after a grace period. */
 IVS_API int ivs_map_unmap(struct ivs_map *map, uint64_t start, uint64_t end) IVS_MUST_CHECK;
 
@@ -745,26 +762,30 @@ IVS_API int ivs_map_insert(struct ivs_map *map, uint64_t start, uint64_t end, vo
  *  Lifetime: the node is the map's. */
 IVS_API int ivs_map_insert_node(struct ivs_map *map, struct ivs_node *node) IVS_MUST_CHECK;
 
-/** Alloc: finds room for `size` keys in a window and maps it, without a lock: first fit from the hint, then from the window's start.
+/** Alloc: finds room for `size` keys in a window and maps it, without a lock: first fit from the hint, then from
+ *  the window's start.
  *  Context: outside read sections; sleeps only if every gap that fits is held.
  *  Progress: lock-free unless every gap that fits is held; locks the window after three scans that disagree.
  *  Ordering: release. Linearizable.
- *  Returns: 0 and the place in *start; -ENOMEM: no gap fitted at some instant of the call (G7), or no memory; -EINVAL: NULL, size 0,
- *  alignment no power of two, bad window, window smaller than size; -EDEADLK. On an error nothing has changed.
+ *  Returns: 0 and the place in *start; -ENOMEM: no gap fitted at some instant of the call (G7), or no memory;
+ *  -EINVAL: NULL, size 0, alignment no power of two, bad window, window smaller than size; -EDEADLK. On an error
+ *  nothing has changed.
  *  Lifetime: as ivs_map_map.
  *  Source: IntervalVM, SOSP 2025, sections 4 and 5.3 (Alloc); the rule of refusal is our own. */
-IVS_API int ivs_map_alloc(struct ivs_map *map, const struct ivs_alloc *request, void *value, uint64_t *start) IVS_MUST_CHECK;
+IVS_API int ivs_map_alloc(struct ivs_map *map, const struct ivs_alloc *request, void *value,
+                          uint64_t *start) IVS_MUST_CHECK;
 
 /** Alloc with a prepared node; its bounds are set to the place found.
  *  Context: as ivs_map_alloc.
  *  Progress: as ivs_map_alloc.
  *  Ordering: as ivs_map_alloc.
- *  Returns: as ivs_map_alloc; -EPERM: the node is or was in a map. On an error the node is still the caller's, its bounds undefined.
+ *  Returns: as ivs_map_alloc; -EPERM: the node is or was in a map. On an error the node is still the caller's, its
+ *  bounds undefined.
  *  Lifetime: the node is the map's; read the place through *start, for it may be gone already. */
-IVS_API int ivs_map_alloc_node(struct ivs_map *map, const struct ivs_alloc *request, struct ivs_node *node, uint64_t *start)
-    IVS_MUST_CHECK;
+IVS_API int ivs_map_alloc_node(struct ivs_map *map, const struct ivs_alloc *request, struct ivs_node *node,
+                               uint64_t *start) IVS_MUST_CHECK;
 
-/* ------------------------------------------------------------------------------------------------ API: inspection */
+/* -------------------------------------------------------------------------------- API: inspection */
 
 /** Checks every level against the invariants I1 to I6 (see IMPLEMENTATION).
  *  Context: nobody changes the map and no range is held (quiescent); does not sleep.
@@ -780,9 +801,11 @@ IVS_API int ivs_map_validate(struct ivs_map *map, struct ivs_report *report) IVS
  *  Ordering: as ivs_map_next_rcu.
  *  Returns: 0; -EINVAL: NULL argument or unknown format.
  *  Lifetime: strings are valid during the call of put. */
-IVS_API int ivs_map_dump(struct ivs_map *map, enum ivs_dump_format format, void (*put)(void *ctx, const char *text), void *ctx);
+IVS_API int ivs_map_dump(struct ivs_map *map, enum ivs_dump_format format, void (*put)(void *ctx, const char *text),
+                         void *ctx);
 
-/** Counts nodes, memory, towers and waits by walking the map (there is no global counter on the paths of the operations).
+/** Counts nodes, memory, towers and waits by walking the map (there is no global counter on the paths of the
+ *  operations).
  *  Context: any; a read section is held during the walk.
  *  Progress: linear in the nodes.
  *  Ordering: as ivs_map_next_rcu.
@@ -790,17 +813,17 @@ IVS_API int ivs_map_dump(struct ivs_map *map, enum ivs_dump_format format, void 
  *  Lifetime: none. */
 IVS_API int ivs_map_get_stats(struct ivs_map *map, struct ivs_map_stats *stats);
 
-/** In the child of a fork(): frees the locks of threads that are not there and builds the index anew. An update that was under way
- *  in another thread has happened or not; its replaced nodes may stay allocated.
- *  Context: the child's only thread, outside read sections, before any other use of the map. Ranges held by the calling thread are
- *  lost, their handles must not be used.
+/** In the child of a fork(): frees the locks of threads that are not there and builds the index anew. An update
+ *  that was under way in another thread has happened or not; its replaced nodes may stay allocated.
+ *  Context: the child's only thread, outside read sections, before any other use of the map. Ranges held by the
+ *  calling thread are lost, their handles must not be used.
  *  Progress: O(n log n).
  *  Ordering: none needed; the caller is alone.
  *  Returns: 0; -EINVAL: not a map.
  *  Lifetime: nodes stay. */
 IVS_API int ivs_map_reset_after_fork(struct ivs_map *map) IVS_MUST_CHECK;
 
-/* ------------------------------------------------------------------------------------------------ atomics */
+/* -------------------------------------------------------------------------------- atomics */
 
 /*
  * Every shared word is read and written through these, at one size each, so that a checker can put its own underneath
@@ -813,24 +836,46 @@ IVS_API int ivs_map_reset_after_fork(struct ivs_map *map) IVS_MUST_CHECK;
 #error "ivskip.h needs lock-free 64-bit atomics"
 #endif
 #define IVS_ATOMICS_(T, s)                                                                                             \
-    static inline T ivs_load_relaxed_##s##_(const T *p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }               \
-    static inline T ivs_load_acquire_##s##_(const T *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }               \
-    static inline void ivs_store_relaxed_##s##_(T *p, T v) { __atomic_store_n(p, v, __ATOMIC_RELAXED); }               \
-    static inline void ivs_store_release_##s##_(T *p, T v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }               \
-    static inline T ivs_swap_acq_rel_##s##_(T *p, T v) { return __atomic_exchange_n(p, v, __ATOMIC_ACQ_REL); }         \
-    static inline T ivs_add_relaxed_##s##_(T *p, T v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }           \
-    static inline T ivs_add_release_##s##_(T *p, T v) { return __atomic_fetch_add(p, v, __ATOMIC_RELEASE); }           \
-    static inline T ivs_add_acq_rel_##s##_(T *p, T v) { return __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL); }           \
-    static inline T ivs_or_acq_rel_##s##_(T *p, T v) { return __atomic_fetch_or(p, v, __ATOMIC_ACQ_REL); }             \
-    static inline T ivs_and_release_##s##_(T *p, T v) { return __atomic_fetch_and(p, v, __ATOMIC_RELEASE); }           \
-    static inline bool ivs_cas_acq_rel_##s##_(T *p, T *old, T v) { return __atomic_compare_exchange_n(p, old, v, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE); }
+    static inline T ivs_load_relaxed_##s##_(const T *p) {                                                              \
+        return __atomic_load_n(p, __ATOMIC_RELAXED);                                                                   \
+    }                                                                                                                  \
+    static inline T ivs_load_acquire_##s##_(const T *p) {                                                              \
+        return __atomic_load_n(p, __ATOMIC_ACQUIRE);                                                                   \
+    }                                                                                                                  \
+    static inline void ivs_store_relaxed_##s##_(T *p, T v) {                                                           \
+        __atomic_store_n(p, v, __ATOMIC_RELAXED);                                                                      \
+    }                                                                                                                  \
+    static inline void ivs_store_release_##s##_(T *p, T v) {                                                           \
+        __atomic_store_n(p, v, __ATOMIC_RELEASE);                                                                      \
+    }                                                                                                                  \
+    static inline T ivs_swap_acq_rel_##s##_(T *p, T v) {                                                               \
+        return __atomic_exchange_n(p, v, __ATOMIC_ACQ_REL);                                                            \
+    }                                                                                                                  \
+    static inline T ivs_add_relaxed_##s##_(T *p, T v) {                                                                \
+        return __atomic_fetch_add(p, v, __ATOMIC_RELAXED);                                                             \
+    }                                                                                                                  \
+    static inline T ivs_add_release_##s##_(T *p, T v) {                                                                \
+        return __atomic_fetch_add(p, v, __ATOMIC_RELEASE);                                                             \
+    }                                                                                                                  \
+    static inline T ivs_add_acq_rel_##s##_(T *p, T v) {                                                                \
+        return __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL);                                                             \
+    }                                                                                                                  \
+    static inline T ivs_or_acq_rel_##s##_(T *p, T v) {                                                                 \
+        return __atomic_fetch_or(p, v, __ATOMIC_ACQ_REL);                                                              \
+    }                                                                                                                  \
+    static inline T ivs_and_release_##s##_(T *p, T v) {                                                                \
+        return __atomic_fetch_and(p, v, __ATOMIC_RELEASE);                                                             \
+    }                                                                                                                  \
+    static inline bool ivs_cas_acq_rel_##s##_(T *p, T *old, T v) {                                                     \
+        return __atomic_compare_exchange_n(p, old, v, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);                      \
+    }
 IVS_ATOMICS_(uintptr_t, word)
 IVS_ATOMICS_(uint64_t, 64)
 IVS_ATOMICS_(uint32_t, 32)
 #undef IVS_ATOMICS_
 #endif
 
-/* ------------------------------------------------------------------------------------------------ inline paths */
+/* -------------------------------------------------------------------------------- inline paths */
 
 static inline void *ivs_node_value(const struct ivs_node *node) {
     return (void *)ivs_load_acquire_word_(&node->value_); /* [P6] */
@@ -843,7 +888,7 @@ static inline struct ivs_node *ivs_lock_next(const struct ivs_lock *lock, const 
 
 #endif /* IVSKIP_H */
 
-/* ================================================================================================ IMPLEMENTATION */
+/* ================================================================================ IMPLEMENTATION */
 
 #if defined(IVSKIP_IMPLEMENTATION) && !defined(IVSKIP_IMPLEMENTED_)
 #define IVSKIP_IMPLEMENTED_
@@ -852,30 +897,36 @@ static inline struct ivs_node *ivs_lock_next(const struct ivs_lock *lock, const 
  * Invariants (cited at the lines that need or keep them)
  *
  *   I1  the level-0 chain is sorted and disjoint at every instant.
- *   I2  a level-0 link changes only by its lock holder, or by an insert's CAS from an unlocked, valid word to the same state
- *       with the new node in front, or by a waiter's CAS that sets WAITERS on a locked word. Every write to a published level-0
- *       link is an RMW that keeps WAITERS.
+ *   I2  a level-0 link changes only by its lock holder, or by an insert's CAS from an unlocked, valid word to the
+ *       same state with the new node in front, or by a waiter's CAS that sets WAITERS on a locked word. Every write
+ *       to a published level-0 link is an RMW that keeps WAITERS.
  *   I3  a link is frozen after INVALIDATED; a replaced node stays readable until a grace period has passed.
- *   I4  a node reachable at level l is reachable at all lower levels: towers are linked bottom-up and unlinked top-down, and a
- *       level is marked only when the node is verified unlinked from the level above. Whoever links, unlinks or verifies and
- *       meets a marked link unlinks it: helping, so that a stalled holder stops nobody.
- *   I5  a node is linked and marked at upper levels only by the holder of its level-0 lock. A tall new node is published LOCKED and
- *       stays so until its tower is final; a tower given up half-way has its height trimmed before the unlock.
- *   I6  an old node is unreachable at every upper level before the commit that removes it, verified by a search that reads
- *       nodes' own bounds.
+ *   I4  a node reachable at level l is reachable at all lower levels: towers are linked bottom-up and unlinked
+ *       top-down, and a level is marked only when the node is verified unlinked from the level above. Whoever links,
+ *       unlinks or verifies and meets a marked link unlinks it: helping, so that a stalled holder stops nobody.
+ *   I5  a node is linked and marked at upper levels only by the holder of its level-0 lock. A tall new node
+ *       is published LOCKED and stays so until its tower is final; a tower given up half-way has its height
+ *       trimmed before the unlock.
+ *   I6  an old node is unreachable at every upper level before the commit that removes it, verified by a search
+ *       that reads nodes' own bounds.
  *   I7  order of a swap: mark, unlink, commit, invalidate, wake, link new towers, unlock, retire.
- *   I8  locks are taken in ascending order, hold-and-wait. Who holds p keeps p's successor from being replaced or freed, so only
- *       the wait for the predecessor can need a restart, and later waits may sleep outside any read section.
+ *   I8  locks are taken in ascending order, hold-and-wait. Who holds p keeps p's successor from being
+ *       replaced or freed, so only the wait for the predecessor can need a restart, and later waits may sleep
+ *       outside any read section.
  *
  * Pairs of memory orders (release side -> acquire side, and what breaks without)
  *
  *   P1  commit or insert on a level-0 link -> load of the link: the bounds, value and payload of the node found.
- *   P2  unlock or invalidate of a link -> the CAS that locks it, also its failure: what the holder before did under the lock.
- *   P3  link, unlink or mark of an upper link -> load of the link: the node found, and the order top-down, bottom-up (I4, I6).
- *   P5  bump of a bucket's ticket -> load of the ticket by a waiter, which is followed by its WAITERS: else a lost wake.
+ *   P2  unlock or invalidate of a link -> the CAS that locks it, also its failure: what the holder
+ *       before did under the lock.
+ *   P3  link, unlink or mark of an upper link -> load of the link: the node found, and the order
+ *       top-down, bottom-up (I4, I6).
+ *   P5  bump of a bucket's ticket -> load of the ticket by a waiter, which is followed by its
+ *       WAITERS: else a lost wake.
  *   P6  ivs_node_set_value -> ivs_node_value: what the value points to.
- *   P7  announcement of a read section (RMW on `active`) -> look of the scanner (RMW on the same word), and back: either the
- *       scanner sees the reader, or the reader sees all that was unpublished before the scan. Store buffering, so RMW on both sides.
+ *   P7  announcement of a read section (RMW on `active`) -> look of the scanner (RMW on the same word), and back:
+ *       either the scanner sees the reader, or the reader sees all that was unpublished before the scan. Store
+ *       buffering, so RMW on both sides.
  *   P8  advance of the epoch -> load of the epoch: a reader of epoch e sees all that was retired before e began.
  *   P9  tagging a batch (RMW on the epoch) -> the advance after it (RMW on the same word): the tag is not stale.
  *   P10 end of a read section -> look of the scanner: the reader's accesses come before the free.
@@ -885,7 +936,7 @@ static inline struct ivs_node *ivs_lock_next(const struct ivs_lock *lock, const 
  *   P14 a record changes hands: thread exit, claim, end of the domain.
  */
 
-/* ------------------------------------------------------------------------------------------------ host */
+/* -------------------------------------------------------------------------------- host */
 
 /*
  * Everything the header needs from the world. Each hook may be defined in IVSKIP_CONFIG.
@@ -896,7 +947,8 @@ static inline struct ivs_node *ivs_lock_next(const struct ivs_lock *lock, const 
  *   IVSKIP_HOST_FREE(memory)
  *   IVSKIP_HOST_NOW()          monotonic nanoseconds
  *   IVSKIP_HOST_YIELD()        give the processor away; outside read sections
- *   IVSKIP_HOST_PARK(word, ticket, deadline)  sleep while *word == ticket, until woken or `deadline` (monotonic, UINT64_MAX: none);
+ *   IVSKIP_HOST_PARK(word, ticket, deadline)  sleep while *word == ticket,
+ *                                             until woken or `deadline` (monotonic, UINT64_MAX: none);
  *                              may return early; called outside read sections by the waiter, who may hold ranges
  *   IVSKIP_HOST_WAKE(word)     wake all who sleep on word; must not sleep
  */
@@ -942,7 +994,7 @@ static inline uint64_t ivs_host_now_(void) {
 
 #ifndef IVSKIP_HOST_PARK
 #define IVSKIP_HOST_PARK(word, ticket, deadline) ivs_host_park_((word), (ticket), (deadline))
-#define IVSKIP_HOST_WAKE(word) ivs_host_wake_(word)
+#define IVSKIP_HOST_WAKE(word)                   ivs_host_wake_(word)
 #if defined(__linux__)
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -975,16 +1027,18 @@ static void ivs_host_park_(uint32_t *word, uint32_t ticket, uint64_t deadline) {
     if (ivs_load_acquire_32_(word) == ticket) (void)nanosleep(&nap, NULL); /* [P5] */
 }
 
-static void ivs_host_wake_(uint32_t *word) { (void)word; }
+static void ivs_host_wake_(uint32_t *word) {
+    (void)word;
+}
 #endif
 #endif
 
-/* ------------------------------------------------------------------------------------------------ words */
+/* -------------------------------------------------------------------------------- words */
 
 enum { IVS_LOCKED_ = 1, IVS_INVALIDATED_ = 2, IVS_WAITERS_ = 4, IVS_FLAGS_ = 7, IVS_MARK_ = 1 };
 enum { IVS_PREPARED_ = 0, IVS_PUBLISHED_ = 1, IVS_REPLACED_ = 2 }; /* node->state_ */
 
-#define IVS_MAP_MAGIC_ 0x6976736b69706d31u
+#define IVS_MAP_MAGIC_    0x6976736b69706d31u
 #define IVS_DOMAIN_MAGIC_ 0x6976736b69706431u
 
 #if defined(__cplusplus)
@@ -993,9 +1047,12 @@ enum { IVS_PREPARED_ = 0, IVS_PUBLISHED_ = 1, IVS_REPLACED_ = 2 }; /* node->stat
 #define IVS_STATIC_ASSERT_(condition, text) _Static_assert(condition, text)
 #endif
 IVS_STATIC_ASSERT_(sizeof(struct ivs_node) <= 48, "a node of height 2 fits a cache line");
-IVS_STATIC_ASSERT_(offsetof(struct ivs_map, head_links_) == sizeof(struct ivs_node), "the head's tower follows its node");
+IVS_STATIC_ASSERT_(offsetof(struct ivs_map, head_links_) == sizeof(struct ivs_node),
+                   "the head's tower follows its node");
 
-static inline struct ivs_node *ivs_ptr_(uintptr_t word) { return (struct ivs_node *)(word & ~(uintptr_t)IVS_FLAGS_); }
+static inline struct ivs_node *ivs_ptr_(uintptr_t word) {
+    return (struct ivs_node *)(word & ~(uintptr_t)IVS_FLAGS_);
+}
 
 /* The upper link of a node at a level >= 1. */
 static inline struct ivs_link_ *ivs_up_(struct ivs_node *node, unsigned level) {
@@ -1012,11 +1069,11 @@ static inline bool ivs_range_(uint64_t start, uint64_t end, uint64_t *last) {
     return start <= *last;
 }
 
-/* ------------------------------------------------------------------------------------------------ lists of dead things */
+/* -------------------------------------------------------------------------------- lists of dead things */
 
 /*
- * What waits for its grace period: nodes and deferred callbacks in one list of words, each the address of an item; bit 0 tells
- * a deferred callback. An item's first private field holds the next word.
+ * What waits for its grace period: nodes and deferred callbacks in one list of words, each the address of an item;
+ * bit 0 tells a deferred callback. An item's first private field holds the next word.
  */
 struct ivs_list_ {
     uintptr_t first, last;
@@ -1083,39 +1140,42 @@ static size_t ivs_list_release_(struct ivs_domain *domain, struct ivs_list_ *lis
     return n;
 }
 
-/* ------------------------------------------------------------------------------------------------ built-in RCU: epochs */
+/* -------------------------------------------------------------------------------- built-in RCU: epochs */
 
 /*
- * Each thread that uses a domain has a record in it. `active` is 0, or the epoch in which the thread's read section began. The
- * epoch may go from e to e + 1 when every active record shows e. What was tagged with e (read by RMW after it left the map, P9) is
- * due when the epoch is e + 2: a reader that could know it had announced e or less, and held back the second advance.
+ * Each thread that uses a domain has a record in it. `active` is 0, or the epoch in which the thread's read section
+ * began. The epoch may go from e to e + 1 when every active record shows e. What was tagged with e (read by RMW
+ * after it left the map, P9) is due when the epoch is e + 2: a reader that could know it had announced e or less,
+ * and held back the second advance.
  *
- * Retired things collect in the record's open list; a full list is closed: tagged with the epoch. There are at most three tags with
- * something in them. A record's lists are guarded by a try-lock that is held for a few plain writes only; the owner that misses it (another
- * thread sweeps just now) leaves its nodes on the domain's orphan stack instead of waiting.
+ * Retired things collect in the record's open list; a full list is closed: tagged with the epoch. There are at
+ * most three tags with something in them. A record's lists are guarded by a try-lock that is held for a few plain
+ * writes only; the owner that misses it (another thread sweeps just now) leaves its nodes on the domain's orphan
+ * stack instead of waiting.
  */
 enum { IVS_FREE_ = 0, IVS_TAKEN_ = 1, IVS_DEAD_ = 2 }; /* record->state */
 
 struct ivs_record_ {
-    uint64_t active; /* written by the owner at each read section */
-    uint32_t nest;   /* owner only */
+    uint64_t active;   /* written by the owner at each read section */
+    uint32_t nest;     /* owner only */
     uint32_t sweeping; /* owner only: runs callbacks just now */
-    uint64_t random; /* owner only: tower heights */
-    uint64_t index;  /* 1 for the domain's first record; never changes once published */
+    uint64_t random;   /* owner only: tower heights */
+    uint64_t index;    /* 1 for the domain's first record; never changes once published */
     struct ivs_domain *domain;
     uint64_t cookie;
     struct ivs_record_ *mine; /* next record of the same thread */
     struct ivs_record_ *next; /* next record of the domain; never changes once published */
     uint32_t state;
     unsigned char pad[IVS_LINE_];
-    uint32_t guard;  /* try-lock of what follows */
-    uint64_t seen;   /* the epoch when this record was last closed */
+    uint32_t guard; /* try-lock of what follows */
+    uint64_t seen;  /* the epoch when this record was last closed */
     uint64_t tag[3];
     struct ivs_list_ open, closed[3];
     uint64_t count, bytes; /* in all four lists; read by statistics */
 };
 
-/* A thread's records, the one used last first. The one piece of state of the host: a cache, and the key that empties it at thread exit. */
+/* A thread's records, the one used last first. The one piece of state of the host: a cache, and the key that
+ * empties it at thread exit. */
 struct ivs_thread_ {
     struct ivs_record_ *hot, *mine;
 };
@@ -1128,8 +1188,8 @@ static bool ivs_thread_key_ok_;
 static void ivs_record_leave_(struct ivs_record_ *record) {
     uint32_t state = IVS_TAKEN_;
     record->nest = 0;
-    ivs_store_release_64_(&record->active, 0);                                               /* [P10] */
-    if (ivs_cas_acq_rel_32_(&record->state, &state, IVS_FREE_)) return;                      /* [P14] */
+    ivs_store_release_64_(&record->active, 0);                          /* [P10] */
+    if (ivs_cas_acq_rel_32_(&record->state, &state, IVS_FREE_)) return; /* [P14] */
     IVSKIP_HOST_FREE(record);
 }
 
@@ -1144,7 +1204,9 @@ static void ivs_thread_exit_(void *thread) {
     }
 }
 
-static void ivs_thread_key_make_(void) { ivs_thread_key_ok_ = pthread_key_create(&ivs_thread_key_, ivs_thread_exit_) == 0; }
+static void ivs_thread_key_make_(void) {
+    ivs_thread_key_ok_ = pthread_key_create(&ivs_thread_key_, ivs_thread_exit_) == 0;
+}
 
 static uint64_t ivs_mix_(uint64_t x) { /* finalizer of splitmix64 */
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -1219,8 +1281,8 @@ void ivs_domain_read_enter(struct ivs_domain *domain) {
     if (!record) {
         (void)ivs_add_acq_rel_64_(&domain->crowd_, 1); /* [P7] */
     } else if (record->nest++ == 0) {
-        uint64_t epoch = ivs_load_acquire_64_(&domain->epoch_);  /* [P8] */
-        (void)ivs_swap_acq_rel_64_(&record->active, epoch);      /* [P7] */
+        uint64_t epoch = ivs_load_acquire_64_(&domain->epoch_); /* [P8] */
+        (void)ivs_swap_acq_rel_64_(&record->active, epoch);     /* [P7] */
     }
 }
 
@@ -1274,8 +1336,8 @@ static void ivs_limbo_collect_(struct ivs_domain *domain, struct ivs_record_ *re
 static bool ivs_epoch_advance_(struct ivs_domain *domain) {
     uint64_t epoch = ivs_load_acquire_64_(&domain->epoch_); /* [P8] before the looks */
     struct ivs_record_ *record;
-    if (ivs_add_acq_rel_64_(&domain->crowd_, 0)) return false;                            /* [P7] */
-    record = (struct ivs_record_ *)ivs_add_acq_rel_word_(&domain->records_, 0);           /* [P11] */
+    if (ivs_add_acq_rel_64_(&domain->crowd_, 0)) return false;                  /* [P7] */
+    record = (struct ivs_record_ *)ivs_add_acq_rel_word_(&domain->records_, 0); /* [P11] */
     for (; record; record = record->next) {
         uint64_t active = ivs_load_relaxed_64_(&record->active);
         if (active == 0 || active == epoch) active = ivs_add_acq_rel_64_(&record->active, 0); /* [P7] [P10] */
@@ -1315,8 +1377,9 @@ static void ivs_orphans_push_(struct ivs_domain *domain, struct ivs_list_ *list)
 }
 
 /*
- * Hands things over that are unreachable for readers who come now. A full list is closed; the epoch is pushed only if it did not move since
- * this thread's last full list, so that many threads do not scan each other for the same advance.
+ * Hands things over that are unreachable for readers who come now. A full list is closed; the epoch is
+ * pushed only if it did not move since this thread's last full list, so that many threads do not scan each
+ * other for the same advance.
  */
 static void ivs_retire_(struct ivs_domain *domain, struct ivs_list_ *list) {
     struct ivs_record_ *record = ivs_record_get_(domain);
@@ -1365,8 +1428,8 @@ int ivs_domain_synchronize(struct ivs_domain *domain) {
     uint64_t tag;
     if (!domain || domain->magic_ != IVS_DOMAIN_MAGIC_) return IVS_EINVAL;
     if (ivs_in_section_(domain)) return IVS_EDEADLK;
-    tag = ivs_add_acq_rel_64_(&domain->epoch_, 0);                 /* [P9] */
-    while (ivs_load_acquire_64_(&domain->epoch_) < tag + 2)        /* [P8] */
+    tag = ivs_add_acq_rel_64_(&domain->epoch_, 0);          /* [P9] */
+    while (ivs_load_acquire_64_(&domain->epoch_) < tag + 2) /* [P8] */
         if (!ivs_epoch_advance_(domain)) IVSKIP_HOST_YIELD();
     return 0;
 }
@@ -1481,10 +1544,10 @@ static unsigned ivs_height_(struct ivs_domain *domain, uintptr_t salt) {
     return h < IVSKIP_MAX_HEIGHT ? h : IVSKIP_MAX_HEIGHT;
 }
 
-/* ------------------------------------------------------------------------------------------------ nodes */
+/* -------------------------------------------------------------------------------- nodes */
 
-struct ivs_node *ivs_node_new_height(struct ivs_domain *domain, uint64_t start, uint64_t end, void *value, unsigned flags,
-                                     unsigned height) {
+struct ivs_node *ivs_node_new_height(struct ivs_domain *domain, uint64_t start, uint64_t end, void *value,
+                                     unsigned flags, unsigned height) {
     uint64_t last;
     size_t bytes;
     unsigned char *memory;
@@ -1538,7 +1601,7 @@ int ivs_node_set_value(const struct ivs_lock *lock, struct ivs_node *node, void 
     return 0;
 }
 
-/* ------------------------------------------------------------------------------------------------ level-0 links */
+/* -------------------------------------------------------------------------------- level-0 links */
 
 static struct ivs_bucket_ *ivs_bucket_of_(struct ivs_map *map, const struct ivs_node *node) {
     return &map->buckets_[ivs_mix_((uintptr_t)node) % IVS_BUCKETS_];
@@ -1581,7 +1644,8 @@ static void ivs_link_commit_(struct ivs_node *node, struct ivs_node *successor) 
     }
 }
 
-/* free -> free, with a new node in front of the old successor, if the link is still `*word`. A tall node comes LOCKED [I5]. */
+/* free -> free, with a new node in front of the old successor, if the link is still `*word`. A tall
+ * node comes LOCKED [I5]. */
 static bool ivs_link_insert_(struct ivs_node *node, uintptr_t *word, struct ivs_node *fresh) {
     ivs_store_relaxed_word_(&fresh->next_, *word | (fresh->height_ > 1 ? (uintptr_t)IVS_LOCKED_ : 0));
     fresh->state_ = IVS_PUBLISHED_;
@@ -1593,8 +1657,9 @@ static bool ivs_link_insert_(struct ivs_node *node, uintptr_t *word, struct ivs_
 }
 
 /*
- * Waits until the link of `node`, seen LOCKED, may have changed, at most until `deadline` (0: not at all). The caller is in a read section,
- * which is left while the thread sleeps: afterwards `node` may be gone unless its predecessor is held [I8].
+ * Waits until the link of `node`, seen LOCKED, may have changed, at most until `deadline` (0: not at all). The
+ * caller is in a read section, which is left while the thread sleeps: afterwards `node` may be gone unless its
+ * predecessor is held [I8].
  */
 static int ivs_wait_(struct ivs_map *map, struct ivs_node *node, uint64_t deadline) {
     struct ivs_bucket_ *bucket = ivs_bucket_of_(map, node);
@@ -1616,10 +1681,11 @@ static int ivs_wait_(struct ivs_map *map, struct ivs_node *node, uint64_t deadli
     return deadline != UINT64_MAX && IVSKIP_HOST_NOW() >= deadline ? IVS_ETIMEDOUT : 0;
 }
 
-/* ------------------------------------------------------------------------------------------------ searches of readers */
+/* -------------------------------------------------------------------------------- searches of readers */
 
-/* One step to the right at an upper level, to a node that starts at or before key; NULL: go down. The cached key spares the look at
- * nodes beyond; where it is stale, it stops early (costs a step) or is caught by the node's own bound. */
+/* One step to the right at an upper level, to a node that starts at or before key; NULL: go down. The
+ * cached key spares the look at nodes beyond; where it is stale, it stops early (costs a step) or is caught
+ * by the node's own bound. */
 static struct ivs_node *ivs_step_(struct ivs_node *node, unsigned level, uint64_t key) {
     struct ivs_link_ *link = ivs_up_(node, level);
     struct ivs_node *next = (struct ivs_node *)(ivs_load_acquire_word_(&link->next) & ~(uintptr_t)IVS_MARK_); /* [P3] */
@@ -1640,7 +1706,8 @@ static struct ivs_node *ivs_search_(struct ivs_map *map, uint64_t key, uintptr_t
     }
 }
 
-/* The last node that ends at or before key (its last key is smaller), and its link: the predecessor of a range that starts at key. */
+/* The last node that ends at or before key (its last key is smaller), and its link: the predecessor of a
+ * range that starts at key. */
 static struct ivs_node *ivs_search_before_(struct ivs_map *map, uint64_t key, uintptr_t *word) {
     struct ivs_node *node = &map->head_, *next;
     for (unsigned level = ivs_load_relaxed_32_(&map->height_) - 1; level >= 1; level--)
@@ -1699,7 +1766,7 @@ int ivs_map_lookup_next(struct ivs_map *map, uint64_t key, struct ivs_entry *ent
     return ivs_copy_out_(map, ivs_map_query_next_rcu(map, key), entry);
 }
 
-/* ------------------------------------------------------------------------------------------------ the index: find, link, unlink */
+/* -------------------------------------------------------------------------------- the index: find, link, unlink */
 
 /* Where a search for `start` enters each level: the node at which it came down, which starts before `start`. */
 struct ivs_path_ {
@@ -1707,8 +1774,8 @@ struct ivs_path_ {
 };
 
 /*
- * The entry of level l was reached over level l + 1, so it was linked there; since a level is marked only when the node is unlinked from
- * the level above [I4], a search begun anew never comes back to an entry that is marked at l.
+ * The entry of level l was reached over level l + 1, so it was linked there; since a level is marked only when the
+ * node is unlinked from the level above [I4], a search begun anew never comes back to an entry that is marked at l.
  */
 static void ivs_path_find_(struct ivs_map *map, uint64_t start, struct ivs_path_ *path) {
     struct ivs_node *node = &map->head_, *next;
@@ -1726,8 +1793,8 @@ static void ivs_link_set_key_(struct ivs_link_ *link, const struct ivs_node *tar
 }
 
 /*
- * From `node` along a level, by the nodes' own bounds, to the last node that starts at or before key; unlinks marked nodes on the way [I4].
- * *word is its link, whose target starts after key. NULL: stands on a marked node, begin anew.
+ * From `node` along a level, by the nodes' own bounds, to the last node that starts at or before key; unlinks marked
+ * nodes on the way [I4]. *word is its link, whose target starts after key. NULL: stands on a marked node, begin anew.
  */
 static struct ivs_node *ivs_level_find_(struct ivs_node *node, unsigned level, uint64_t key, uintptr_t *word) {
     for (;;) {
@@ -1758,7 +1825,8 @@ static struct ivs_node *ivs_index_find_(struct ivs_map *map, unsigned level, uin
     return node;
 }
 
-/* Makes a locked node unreachable at every upper level, top-down; each level is verified before the next is marked [I4, I6]. */
+/* Makes a locked node unreachable at every upper level, top-down; each level is verified before the
+ * next is marked [I4, I6]. */
 static void ivs_index_unlink_(struct ivs_map *map, struct ivs_node *node) {
     struct ivs_path_ path;
     uintptr_t word;
@@ -1802,12 +1870,13 @@ static void ivs_index_link_(struct ivs_map *map, struct ivs_node *node) {
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ lock, swap, unlock */
+/* -------------------------------------------------------------------------------- lock, swap, unlock */
 
 #define IVS_FOREVER_ UINT64_MAX
 
 /* Locks the last node that ends at or before `start`. In and out: in a read section. */
-static int ivs_lock_pred_(struct ivs_map *map, uint64_t start, uint64_t deadline, struct ivs_node **pred, uintptr_t *word) {
+static int ivs_lock_pred_(struct ivs_map *map, uint64_t start, uint64_t deadline, struct ivs_node **pred,
+                          uintptr_t *word) {
     for (;;) {
         struct ivs_node *node = ivs_search_before_(map, start, word);
         while (!(*word & IVS_INVALIDATED_)) {
@@ -1819,7 +1888,7 @@ static int ivs_lock_pred_(struct ivs_map *map, uint64_t start, uint64_t deadline
                 int r = ivs_wait_(map, node, deadline);
                 if (r) return r;
                 node = ivs_search_before_(map, start, word); /* the other may be gone */
-            } else if (ivs_link_lock_(node, word)) { /* the very word whose successor was looked at */
+            } else if (ivs_link_lock_(node, word)) {         /* the very word whose successor was looked at */
                 *pred = node;
                 return 0;
             }
@@ -1857,7 +1926,8 @@ static void ivs_lock_drop_(struct ivs_lock *lock) {
 }
 
 /* In and out: outside read sections. */
-static int ivs_lock_range_(struct ivs_map *map, uint64_t start, uint64_t last, uint64_t deadline, struct ivs_lock *lock) {
+static int ivs_lock_range_(struct ivs_map *map, uint64_t start, uint64_t last, uint64_t deadline,
+                           struct ivs_lock *lock) {
     uintptr_t word;
     int r;
     __builtin_memset(lock, 0, sizeof(*lock));
@@ -1883,7 +1953,8 @@ static int ivs_lock_range_(struct ivs_map *map, uint64_t start, uint64_t last, u
     return r;
 }
 
-static int ivs_lock_checked_(struct ivs_map *map, uint64_t start, uint64_t end, uint64_t deadline, struct ivs_lock *lock) {
+static int ivs_lock_checked_(struct ivs_map *map, uint64_t start, uint64_t end, uint64_t deadline,
+                             struct ivs_lock *lock) {
     uint64_t last;
     if (!lock) return IVS_EINVAL;
     lock->map = NULL;
@@ -1986,10 +2057,11 @@ int ivs_map_swap(struct ivs_lock *lock, struct ivs_node *const *run, size_t n) {
     return 0;
 }
 
-/* ------------------------------------------------------------------------------------------------ map, unmap, insert */
+/* -------------------------------------------------------------------------------- map, unmap, insert */
 
 /* A part of `old` that stays. */
-static int ivs_fragment_make_(struct ivs_map *map, struct ivs_node *old, struct ivs_node *part, uint64_t start, uint64_t last) {
+static int ivs_fragment_make_(struct ivs_map *map, struct ivs_node *old, struct ivs_node *part, uint64_t start,
+                              uint64_t last) {
     int r = 0;
     part->start = start;
     part->last = last;
@@ -2004,7 +2076,8 @@ static int ivs_fragment_make_(struct ivs_map *map, struct ivs_node *old, struct 
     return r;
 }
 
-/* Under the lock: the parts that stay, the new node between them, one swap. `spare` is a list of as many nodes as parts. */
+/* Under the lock: the parts that stay, the new node between them, one swap. `spare` is a list of
+ * as many nodes as parts. */
 static int ivs_overwrite_locked_(struct ivs_lock *lock, uint64_t start, uint64_t last, struct ivs_node *mid,
                                  struct ivs_node **spare) {
     struct ivs_node *run[3], *first = lock->first_, *tail = lock->tail_;
@@ -2148,7 +2221,7 @@ int ivs_map_insert(struct ivs_map *map, uint64_t start, uint64_t end, void *valu
     return ivs_with_node_(map, start, end, value, ivs_map_insert_node);
 }
 
-/* ------------------------------------------------------------------------------------------------ alloc */
+/* -------------------------------------------------------------------------------- alloc */
 
 /* A request, checked: window [lo, last]. */
 struct ivs_want_ {
@@ -2160,7 +2233,8 @@ struct ivs_scan_ {
     struct ivs_node *node; /* the gap is behind it */
     uintptr_t word;
     uint64_t start;
-    uint64_t met, sign[2]; /* number and signature, in order, of the nodes met; in one read section an address is an identity */
+    uint64_t met,
+        sign[2]; /* number and signature, in order, of the nodes met; in one read section an address is an identity */
 };
 
 enum ivs_found_ { IVS_GAP_FREE_, IVS_GAP_HELD_, IVS_GAP_DEAD_, IVS_GAP_NONE_ };
@@ -2213,7 +2287,8 @@ static enum ivs_found_ ivs_scan_window_(struct ivs_map *map, const struct ivs_wa
 }
 
 /* Decides under the window's locks: takes the first gap that fits, or says for certain that there is none. */
-static int ivs_place_locked_(struct ivs_map *map, const struct ivs_want_ *want, struct ivs_node *fresh, uint64_t *start) {
+static int ivs_place_locked_(struct ivs_map *map, const struct ivs_want_ *want, struct ivs_node *fresh,
+                             uint64_t *start) {
     struct ivs_lock lock;
     struct ivs_node *node, *next;
     int r = IVS_ENOMEM;
@@ -2247,11 +2322,13 @@ static bool ivs_scan_same_(const struct ivs_scan_ *a, const struct ivs_scan_ *b)
 }
 
 /*
- * First fit from the hint, then in the whole window. A single scan may miss a gap that is freed behind it, so a refusal needs two in a row, in
- * one read section, that met the same nodes (then no gap fitted at the instant between them); after three that disagree the window is locked.
- * In a read section; returns -EBUSY where the locks must decide.
+ * First fit from the hint, then in the whole window. A single scan may miss a gap that is freed behind it, so
+ * a refusal needs two in a row, in one read section, that met the same nodes (then no gap fitted at the
+ * instant between them); after three that disagree the window is locked. In a read section; returns -EBUSY
+ * where the locks must decide.
  */
-static int ivs_place_(struct ivs_map *map, const struct ivs_want_ *want, uint64_t hint, struct ivs_node *fresh, uint64_t *start) {
+static int ivs_place_(struct ivs_map *map, const struct ivs_want_ *want, uint64_t hint, struct ivs_node *fresh,
+                      uint64_t *start) {
     struct ivs_want_ near = *want;
     struct ivs_scan_ now, before = {NULL, 0, 0, 0, {0, 0}};
     bool whole = hint <= want->lo || hint > want->last;
@@ -2323,7 +2400,7 @@ int ivs_map_alloc(struct ivs_map *map, const struct ivs_alloc *request, void *va
     return r;
 }
 
-/* ------------------------------------------------------------------------------------------------ begin and end */
+/* -------------------------------------------------------------------------------- begin and end */
 
 int ivs_map_init(struct ivs_map *map, const struct ivs_map_config *config) {
     int r;
@@ -2349,7 +2426,9 @@ int ivs_map_init(struct ivs_map *map, const struct ivs_map_config *config) {
 }
 
 /* The first node and the ones after it, for those who are alone with the map. */
-static struct ivs_node *ivs_quiet_next_(struct ivs_node *node) { return ivs_ptr_(ivs_load_acquire_word_(&node->next_)); } /* [P1] */
+static struct ivs_node *ivs_quiet_next_(struct ivs_node *node) {
+    return ivs_ptr_(ivs_load_acquire_word_(&node->next_));
+} /* [P1] */
 
 int ivs_map_destroy(struct ivs_map *map) {
     struct ivs_list_ list = {0, 0, 0, 0};
@@ -2397,7 +2476,7 @@ int ivs_map_reset_after_fork(struct ivs_map *map) {
     return 0;
 }
 
-/* ------------------------------------------------------------------------------------------------ validate */
+/* -------------------------------------------------------------------------------- validate */
 
 static int ivs_broken_(struct ivs_report *report, const char *check, const struct ivs_node *node, unsigned level) {
     report->check = check;
@@ -2412,11 +2491,14 @@ static int ivs_validate_bottom_(struct ivs_map *map, struct ivs_report *report) 
         uintptr_t word = ivs_load_relaxed_word_(&node->next_);
         if (word & IVS_INVALIDATED_) return ivs_broken_(report, "I3: a replaced node is reachable at level 0", node, 0);
         if (word & IVS_FLAGS_) return ivs_broken_(report, "I2: a link is locked though nobody holds a range", node, 0);
-        if (node->state_ != IVS_PUBLISHED_) return ivs_broken_(report, "I6: a node in the map is not published", node, 0);
+        if (node->state_ != IVS_PUBLISHED_)
+            return ivs_broken_(report, "I6: a node in the map is not published", node, 0);
         if (node == &map->head_) continue;
         if (node->start > node->last) return ivs_broken_(report, "I1: an interval is empty", node, 0);
-        if (before && node->start <= before->last) return ivs_broken_(report, "I1: neighbours overlap or are not sorted", node, 0);
-        if (node->height_ < 1 || node->height_ > node->room_) return ivs_broken_(report, "I5: a height beyond its memory", node, 0);
+        if (before && node->start <= before->last)
+            return ivs_broken_(report, "I1: neighbours overlap or are not sorted", node, 0);
+        if (node->height_ < 1 || node->height_ > node->room_)
+            return ivs_broken_(report, "I5: a height beyond its memory", node, 0);
         if (node->height_ > map->height_) return ivs_broken_(report, "I4: searches begin below a tower's top", node, 0);
         before = node;
         report->nodes++;
@@ -2432,11 +2514,13 @@ static int ivs_validate_level_(struct ivs_map *map, unsigned level, struct ivs_r
         if (word & IVS_MARK_) return ivs_broken_(report, "I4: a linked node is marked", above, level);
         above = (struct ivs_node *)word;
         do {
-            node = level == 1 ? ivs_quiet_next_(node) : (struct ivs_node *)ivs_load_acquire_word_(&ivs_up_(node, level - 1)->next); /* [P3] */
+            node = level == 1 ? ivs_quiet_next_(node)
+                              : (struct ivs_node *)ivs_load_acquire_word_(&ivs_up_(node, level - 1)->next); /* [P3] */
             if (node && node != above && node->height_ > level)
                 return ivs_broken_(report, "I5: a node is not linked at a level of its tower", node, level);
         } while (node && node != above);
-        if (node != above) return ivs_broken_(report, "I4: a node is linked here but not at the level below", above, level);
+        if (node != above)
+            return ivs_broken_(report, "I4: a node is linked here but not at the level below", above, level);
         if (!above) return 0;
         if (above->height_ <= level) return ivs_broken_(report, "I5: a node is linked above its height", above, level);
         word = ivs_load_acquire_word_(&ivs_up_(above, level)->next); /* [P3] */
@@ -2454,14 +2538,14 @@ int ivs_map_validate(struct ivs_map *map, struct ivs_report *report) {
     return r;
 }
 
-/* ------------------------------------------------------------------------------------------------ statistics and dump */
+/* -------------------------------------------------------------------------------- statistics and dump */
 
 int ivs_map_get_stats(struct ivs_map *map, struct ivs_map_stats *stats) {
     struct ivs_node *node;
     if (!map || !stats) return IVS_EINVAL;
     __builtin_memset(stats, 0, sizeof(*stats));
     ivs_map_read_enter(map);
-    ivs_map_for_each_rcu(node, map, 0, 0) {
+    ivs_map_for_each_rcu (node, map, 0, 0) {
         unsigned height = node->room_;
         stats->nodes++;
         stats->links += height;
@@ -2485,7 +2569,9 @@ struct ivs_out_ {
     void *ctx;
 };
 
-static void ivs_put_(const struct ivs_out_ *out, const char *text) { out->put(out->ctx, text); }
+static void ivs_put_(const struct ivs_out_ *out, const char *text) {
+    out->put(out->ctx, text);
+}
 
 static void ivs_put_number_(const struct ivs_out_ *out, uint64_t x, unsigned base) {
     char text[24];
@@ -2534,7 +2620,8 @@ static void ivs_dot_name_(const struct ivs_out_ *out, struct ivs_map *map, const
     }
 }
 
-/* One record a node, one port a level, the tower drawn from the top down; an edge from each level to the successor there. */
+/* One record a node, one port a level, the tower drawn from the top down; an edge from each level
+ * to the successor there. */
 static void ivs_dump_dot_(const struct ivs_out_ *out, struct ivs_map *map, struct ivs_node *node, unsigned height) {
     unsigned levels = node->room_ < height ? node->room_ : height;
     ivs_put_(out, "  ");
@@ -2551,8 +2638,9 @@ static void ivs_dump_dot_(const struct ivs_out_ *out, struct ivs_map *map, struc
         ivs_put_bounds_(out, node);
     ivs_put_(out, "}\"];\n");
     for (unsigned l = 0; l < levels; l++) {
-        struct ivs_node *next = l ? (struct ivs_node *)(ivs_load_acquire_word_(&ivs_up_(node, l)->next) & ~(uintptr_t)IVS_MARK_) /* [P3] */
-                                  : ivs_quiet_next_(node);
+        struct ivs_node *next =
+            l ? (struct ivs_node *)(ivs_load_acquire_word_(&ivs_up_(node, l)->next) & ~(uintptr_t)IVS_MARK_) /* [P3] */
+              : ivs_quiet_next_(node);
         if (!next && node != &map->head_ && l) continue;
         ivs_put_(out, "  ");
         ivs_dot_name_(out, map, node);
@@ -2566,7 +2654,8 @@ static void ivs_dump_dot_(const struct ivs_out_ *out, struct ivs_map *map, struc
     }
 }
 
-int ivs_map_dump(struct ivs_map *map, enum ivs_dump_format format, void (*put)(void *ctx, const char *text), void *ctx) {
+int ivs_map_dump(struct ivs_map *map, enum ivs_dump_format format, void (*put)(void *ctx, const char *text),
+                 void *ctx) {
     struct ivs_out_ out;
     struct ivs_node *node;
     unsigned height;
@@ -2579,7 +2668,7 @@ int ivs_map_dump(struct ivs_map *map, enum ivs_dump_format format, void (*put)(v
         ivs_put_(&out, "digraph ivskip {\n  rankdir=LR;\n  node [shape=record];\n  end [shape=point];\n");
         ivs_dump_dot_(&out, map, &map->head_, height);
     }
-    ivs_map_for_each_rcu(node, map, 0, 0) {
+    ivs_map_for_each_rcu (node, map, 0, 0) {
         if (format == IVS_DUMP_DOT)
             ivs_dump_dot_(&out, map, node, height);
         else

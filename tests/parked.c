@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Nobody waits for a stranger: a writer stops for ever at each of its atomic steps in turn (inside its read section, its locks, its
- * allocation, its reclamation), and meanwhile every look-up answers, and every kind of update two nodes away completes.
+ * Nobody waits for a stranger: a writer stops for ever at each of its atomic steps in turn (inside its read
+ * section, its locks, its allocation, its reclamation), and meanwhile every look-up answers, and every kind of
+ * update two nodes away completes.
  *
  * The map: nodes [100 i, 100 i + 50) for i in 1..20, towers of 1 to 4 levels. The writer works on node 10.
  */
@@ -83,7 +84,9 @@ static void stranger_reads(struct ivs_map *map) {
         (void)ivs_map_query_next_rcu(map, key);
         if (i == VICTIM) continue;
         CHECK((node != NULL) == inside, "key %d", (int)key);
-        if (node) CHECK(as_number(ivs_node_value(node)) == i, "key %d has %d", (int)key, (int)as_number(ivs_node_value(node)));
+        if (node)
+            CHECK(as_number(ivs_node_value(node)) == i, "key %d has %d", (int)key,
+                  (int)as_number(ivs_node_value(node)));
     }
     ivs_map_read_exit(map);
 }
@@ -150,11 +153,27 @@ static void parked(const char *name, void (*writer)(void *map)) {
     }
 }
 
-TEST(parked, a_map_that_cuts_a_node_stops_no_stranger) { parked("map, middle", writer_map_middle); }
-TEST(parked, a_map_that_replaces_a_node_stops_no_stranger) { parked("map, whole", writer_map_whole); }
-TEST(parked, an_unmap_stops_no_stranger) { parked("unmap", writer_unmap); }
-TEST(parked, an_insert_stops_no_stranger) { parked("insert", writer_insert); }
-TEST(parked, a_swap_stops_no_stranger) { parked("swap", writer_swap); }
-TEST(parked, an_alloc_stops_no_stranger) { parked("alloc", writer_alloc); }
-TEST(parked, a_refused_alloc_stops_no_stranger) { parked("alloc, refused", writer_alloc_refused); }
-TEST(parked, reclamation_stops_no_stranger) { parked("reclaim", writer_reclaim); }
+TEST(parked, a_map_that_cuts_a_node_stops_no_stranger) {
+    parked("map, middle", writer_map_middle);
+}
+TEST(parked, a_map_that_replaces_a_node_stops_no_stranger) {
+    parked("map, whole", writer_map_whole);
+}
+TEST(parked, an_unmap_stops_no_stranger) {
+    parked("unmap", writer_unmap);
+}
+TEST(parked, an_insert_stops_no_stranger) {
+    parked("insert", writer_insert);
+}
+TEST(parked, a_swap_stops_no_stranger) {
+    parked("swap", writer_swap);
+}
+TEST(parked, an_alloc_stops_no_stranger) {
+    parked("alloc", writer_alloc);
+}
+TEST(parked, a_refused_alloc_stops_no_stranger) {
+    parked("alloc, refused", writer_alloc_refused);
+}
+TEST(parked, reclamation_stops_no_stranger) {
+    parked("reclaim", writer_reclaim);
+}

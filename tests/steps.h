@@ -24,8 +24,9 @@ struct stepper {
 };
 
 void stepper_start(struct stepper *stepper, void (*body)(void *arg), void *arg, long stop_at);
-bool stepper_halts(struct stepper *stepper); /* waits until it stopped (true), or is done or sleeps for a link (false) */
-bool stepper_ends(struct stepper *stepper);  /* waits until it is done (true) or sleeps for a link (false) */
+bool stepper_halts(
+    struct stepper *stepper);               /* waits until it stopped (true), or is done or sleeps for a link (false) */
+bool stepper_ends(struct stepper *stepper); /* waits until it is done (true) or sleeps for a link (false) */
 bool stepper_ends_within(struct stepper *stepper, uint64_t nanoseconds); /* false: not done by then */
 void stepper_let_go(struct stepper *stepper);
 void stepper_join(struct stepper *stepper);
