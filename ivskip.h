@@ -985,9 +985,15 @@ static inline struct ivs_node *ivs_lock_next(const struct ivs_lock *lock, const 
 #endif
 #ifndef IVSKIP_HOST_NOW
 #define IVSKIP_HOST_NOW() ivs_host_now_()
+#if defined(CLOCK_MONOTONIC)
+#define IVS_CLOCK_ CLOCK_MONOTONIC
+#elif defined(__linux__)
+#define IVS_CLOCK_ 1 /* time.h hides it, and the function, in strict C11 */
+extern int clock_gettime(int clock, struct timespec *now);
+#endif
 static inline uint64_t ivs_host_now_(void) {
     struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    (void)clock_gettime(IVS_CLOCK_, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 #endif
