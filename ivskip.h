@@ -57,7 +57,10 @@
  *     period after the node went), or with ivs_domain_defer after ivs_node_set_value.
  *   - A node's value is split when an update cuts it: give a `fragment` callback if a plain copy of the pointer and
  *     of the payload bytes will not do (reference counts, file offsets).
- *   - Lock several ranges only in ascending order of keys. Never block on a lock inside a read section.
+ *   - Lock several ranges only in ascending order of keys, and only if at least two nodes lie between them: a lock
+ *     takes the node before its range too, and would wait for its own thread if that is held already. Ranges that may
+ *     be closer are locked as one, from the start of the first to the end of the last.
+ *   - Never block on a lock inside a read section.
  *
  * 3. Guarantees
  *
@@ -2433,8 +2436,8 @@ int ivs_map_init(struct ivs_map *map, const struct ivs_map_config *config) {
 
 /* The first node and the ones after it, for those who are alone with the map. */
 static struct ivs_node *ivs_quiet_next_(struct ivs_node *node) {
-    return ivs_ptr_(ivs_load_acquire_word_(&node->next_));
-} /* [P1] */
+    return ivs_ptr_(ivs_load_acquire_word_(&node->next_)); /* [P1] */
+}
 
 int ivs_map_destroy(struct ivs_map *map) {
     struct ivs_list_ list = {0, 0, 0, 0};
