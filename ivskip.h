@@ -57,9 +57,9 @@
  *     period after the node went), or with ivs_domain_defer after ivs_node_set_value.
  *   - A node's value is split when an update cuts it: give a `fragment` callback if a plain copy of the pointer and
  *     of the payload bytes will not do (reference counts, file offsets).
- *   - Lock several ranges only in ascending order of keys, and only if at least two nodes lie between them: a lock
- *     takes the node before its range too, and would wait for its own thread if that is held already. Ranges that may
- *     be closer are locked as one, from the start of the first to the end of the last.
+ *   - Lock several ranges only in ascending order of keys, and only if a node lies between them (it starts at the
+ *     ceiling of the first lock and ends at or before the start of the second): a lock takes the node before its range
+ *     too, and would wait for its own thread if that is held. Closer ranges are locked as one, first start to last end.
  *   - Never block on a lock inside a read section.
  *
  * 3. Guarantees
