@@ -311,7 +311,6 @@ struct ivs_domain {
     void *ctx_;
     size_t payload_size_;
     uint64_t seed_;
-    uint64_t cookie_; /* tells this domain from an earlier one at the same address */
     uintptr_t records_;
     uint64_t magic_;
     unsigned char pad_[IVS_LINE_];
@@ -509,9 +508,7 @@ IVS_API int ivs_map_destroy(struct ivs_map *map);
  *  Ordering: none.
  *  Returns: the shared domain, or the map's own.
  *  Lifetime: an own domain ends with its map. */
-static inline struct ivs_domain *ivs_map_domain(struct ivs_map *map) {
-    return map->domain_;
-}
+static inline struct ivs_domain *ivs_map_domain(struct ivs_map *map) { return map->domain_; }
 
 /** ivs_domain_read_enter on the map's domain.
  *  Context: as ivs_domain_read_enter.
@@ -519,9 +516,7 @@ static inline struct ivs_domain *ivs_map_domain(struct ivs_map *map) {
  *  Ordering: as ivs_domain_read_enter.
  *  Returns: nothing.
  *  Lifetime: until ivs_map_read_exit. */
-static inline void ivs_map_read_enter(struct ivs_map *map) {
-    ivs_domain_read_enter(map->domain_);
-}
+static inline void ivs_map_read_enter(struct ivs_map *map) { ivs_domain_read_enter(map->domain_); }
 
 /** ivs_domain_read_exit on the map's domain.
  *  Context: as ivs_domain_read_exit.
@@ -529,9 +524,7 @@ static inline void ivs_map_read_enter(struct ivs_map *map) {
  *  Ordering: as ivs_domain_read_exit.
  *  Returns: nothing.
  *  Lifetime: nodes found in the section may be freed from now on. */
-static inline void ivs_map_read_exit(struct ivs_map *map) {
-    ivs_domain_read_exit(map->domain_);
-}
+static inline void ivs_map_read_exit(struct ivs_map *map) { ivs_domain_read_exit(map->domain_); }
 
 /** Query: the node that covers `key`.
  *  Context: inside a read section; does not sleep; takes no lock.
@@ -587,9 +580,7 @@ IVS_API int ivs_map_lookup_next(struct ivs_map *map, uint64_t key, struct ivs_en
  *  Ordering: none.
  *  Returns: the exclusive end.
  *  Lifetime: none. */
-static inline uint64_t ivs_node_end(const struct ivs_node *node) {
-    return node->last + 1;
-}
+static inline uint64_t ivs_node_end(const struct ivs_node *node) { return node->last + 1; }
 
 /** The payload pointer of a node.
  *  Context: the node is readable (read section, or locked), or not yet published.
@@ -697,9 +688,7 @@ IVS_API int ivs_map_unlock(struct ivs_lock *lock);
  *  Ordering: none needed under the lock.
  *  Returns: the node, or NULL: the range is empty.
  *  Lifetime: until swapped or unlocked. */
-static inline struct ivs_node *ivs_lock_first(const struct ivs_lock *lock) {
-    return lock->first_;
-}
+static inline struct ivs_node *ivs_lock_first(const struct ivs_lock *lock) { return lock->first_; }
 
 /** The locked node after `node`.
  *  Context: the lock is held by the caller, `node` is one of its nodes.
@@ -839,36 +828,16 @@ IVS_API int ivs_map_reset_after_fork(struct ivs_map *map) IVS_MUST_CHECK;
 #error "ivskip.h needs lock-free 64-bit atomics"
 #endif
 #define IVS_ATOMICS_(T, s)                                                                                             \
-    static inline T ivs_load_relaxed_##s##_(const T *p) {                                                              \
-        return __atomic_load_n(p, __ATOMIC_RELAXED);                                                                   \
-    }                                                                                                                  \
-    static inline T ivs_load_acquire_##s##_(const T *p) {                                                              \
-        return __atomic_load_n(p, __ATOMIC_ACQUIRE);                                                                   \
-    }                                                                                                                  \
-    static inline void ivs_store_relaxed_##s##_(T *p, T v) {                                                           \
-        __atomic_store_n(p, v, __ATOMIC_RELAXED);                                                                      \
-    }                                                                                                                  \
-    static inline void ivs_store_release_##s##_(T *p, T v) {                                                           \
-        __atomic_store_n(p, v, __ATOMIC_RELEASE);                                                                      \
-    }                                                                                                                  \
-    static inline T ivs_swap_acq_rel_##s##_(T *p, T v) {                                                               \
-        return __atomic_exchange_n(p, v, __ATOMIC_ACQ_REL);                                                            \
-    }                                                                                                                  \
-    static inline T ivs_add_relaxed_##s##_(T *p, T v) {                                                                \
-        return __atomic_fetch_add(p, v, __ATOMIC_RELAXED);                                                             \
-    }                                                                                                                  \
-    static inline T ivs_add_release_##s##_(T *p, T v) {                                                                \
-        return __atomic_fetch_add(p, v, __ATOMIC_RELEASE);                                                             \
-    }                                                                                                                  \
-    static inline T ivs_add_acq_rel_##s##_(T *p, T v) {                                                                \
-        return __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL);                                                             \
-    }                                                                                                                  \
-    static inline T ivs_or_acq_rel_##s##_(T *p, T v) {                                                                 \
-        return __atomic_fetch_or(p, v, __ATOMIC_ACQ_REL);                                                              \
-    }                                                                                                                  \
-    static inline T ivs_and_release_##s##_(T *p, T v) {                                                                \
-        return __atomic_fetch_and(p, v, __ATOMIC_RELEASE);                                                             \
-    }                                                                                                                  \
+    static inline T ivs_load_relaxed_##s##_(const T *p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }               \
+    static inline T ivs_load_acquire_##s##_(const T *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }               \
+    static inline void ivs_store_relaxed_##s##_(T *p, T v) { __atomic_store_n(p, v, __ATOMIC_RELAXED); }               \
+    static inline void ivs_store_release_##s##_(T *p, T v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }               \
+    static inline T ivs_swap_acq_rel_##s##_(T *p, T v) { return __atomic_exchange_n(p, v, __ATOMIC_ACQ_REL); }         \
+    static inline T ivs_add_relaxed_##s##_(T *p, T v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }           \
+    static inline T ivs_add_release_##s##_(T *p, T v) { return __atomic_fetch_add(p, v, __ATOMIC_RELEASE); }           \
+    static inline T ivs_add_acq_rel_##s##_(T *p, T v) { return __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL); }           \
+    static inline T ivs_or_acq_rel_##s##_(T *p, T v) { return __atomic_fetch_or(p, v, __ATOMIC_ACQ_REL); }             \
+    static inline T ivs_and_release_##s##_(T *p, T v) { return __atomic_fetch_and(p, v, __ATOMIC_RELEASE); }           \
     static inline bool ivs_cas_acq_rel_##s##_(T *p, T *old, T v) {                                                     \
         return __atomic_compare_exchange_n(p, old, v, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);                      \
     }
@@ -1036,9 +1005,7 @@ static void ivs_host_park_(uint32_t *word, uint32_t ticket, uint64_t deadline) {
     if (ivs_load_acquire_32_(word) == ticket) (void)nanosleep(&nap, NULL); /* [P5] */
 }
 
-static void ivs_host_wake_(uint32_t *word) {
-    (void)word;
-}
+static void ivs_host_wake_(uint32_t *word) { (void)word; }
 #endif
 #endif
 
@@ -1059,9 +1026,7 @@ IVS_STATIC_ASSERT_(sizeof(struct ivs_node) <= 48, "a node of height 2 fits a cac
 IVS_STATIC_ASSERT_(offsetof(struct ivs_map, head_links_) == sizeof(struct ivs_node),
                    "the head's tower follows its node");
 
-static inline struct ivs_node *ivs_ptr_(uintptr_t word) {
-    return (struct ivs_node *)(word & ~(uintptr_t)IVS_FLAGS_);
-}
+static inline struct ivs_node *ivs_ptr_(uintptr_t word) { return (struct ivs_node *)(word & ~(uintptr_t)IVS_FLAGS_); }
 
 /* The upper link of a node at a level >= 1. */
 static inline struct ivs_link_ *ivs_up_(struct ivs_node *node, unsigned level) {
@@ -1123,10 +1088,8 @@ static void *ivs_memory_(struct ivs_domain *domain, size_t bytes, unsigned flags
 
 static void ivs_node_free_(struct ivs_domain *domain, struct ivs_node *node) {
     void *memory = (unsigned char *)node - domain->payload_size_;
-    if (domain->ops_ && domain->ops_->free)
-        domain->ops_->free(domain->ctx_, memory, ivs_node_bytes_(domain, node));
-    else
-        IVSKIP_HOST_FREE(memory);
+    if (domain->ops_ && domain->ops_->free) domain->ops_->free(domain->ctx_, memory, ivs_node_bytes_(domain, node));
+    else IVSKIP_HOST_FREE(memory);
 }
 
 /* The end of a node whose value the map owns. */
@@ -1171,7 +1134,6 @@ struct ivs_record_ {
     uint64_t random;   /* owner only: tower heights */
     uint64_t index;    /* 1 for the domain's first record; never changes once published */
     struct ivs_domain *domain;
-    uint64_t cookie;
     struct ivs_record_ *mine; /* next record of the same thread */
     struct ivs_record_ *next; /* next record of the domain; never changes once published */
     uint32_t state;
@@ -1229,7 +1191,6 @@ static struct ivs_record_ *ivs_record_make_(struct ivs_domain *domain) {
     if (!record) return NULL;
     __builtin_memset(record, 0, sizeof(*record));
     record->domain = domain;
-    record->cookie = domain->cookie_;
     record->state = IVS_TAKEN_;
     first = ivs_load_acquire_word_(&domain->records_); /* [P11] */
     do {
@@ -1254,13 +1215,13 @@ static struct ivs_record_ *ivs_record_claim_(struct ivs_domain *domain) {
 static struct ivs_record_ *ivs_record_find_(struct ivs_domain *domain) {
     struct ivs_thread_ *self = &ivs_thread_;
     struct ivs_record_ *record = self->hot, **at = &self->mine;
-    if (record && record->domain == domain && record->cookie == domain->cookie_) return record;
+    if (record && record->domain == domain && ivs_load_relaxed_32_(&record->state) != IVS_DEAD_) return record;
     while ((record = *at) != NULL) {
         if (ivs_load_acquire_32_(&record->state) == IVS_DEAD_) { /* [P14] */
             *at = record->mine;
             if (self->hot == record) self->hot = NULL;
             IVSKIP_HOST_FREE(record);
-        } else if (record->domain == domain && record->cookie == domain->cookie_) {
+        } else if (record->domain == domain) {
             self->hot = record;
             return record;
         } else {
@@ -1302,7 +1263,7 @@ void ivs_domain_read_exit(struct ivs_domain *domain) {
     } else if (ivs_load_relaxed_64_(&domain->crowd_)) {
         (void)ivs_add_acq_rel_64_(&domain->crowd_, (uint64_t)-1); /* [P10] */
     } else {
-        IVS_ASSERT_(!"a read section is open");
+        IVS_ASSERT_(false); /* no read section is open */
     }
 }
 
@@ -1415,6 +1376,22 @@ static void ivs_retire_(struct ivs_domain *domain, struct ivs_list_ *list) {
     record->sweeping = 0;
 }
 
+/* What threads without a record retired, where no thread has one: due after two advances from now. */
+static size_t ivs_orphans_reclaim_(struct ivs_domain *domain) {
+    struct ivs_list_ due = {0, 0, 0, 0};
+    for (uintptr_t item = ivs_swap_acq_rel_word_(&domain->orphans_, 0), after; item; item = after) { /* [P13] */
+        after = *ivs_item_next_(item);
+        ivs_list_push_(&due, item, 0);
+    }
+    if (!due.first) return 0;
+    for (int i = 0; i < 2; i++) {
+        if (ivs_epoch_advance_(domain)) continue;
+        ivs_orphans_push_(domain, &due);
+        return 0;
+    }
+    return ivs_list_release_(domain, &due);
+}
+
 size_t ivs_domain_reclaim(struct ivs_domain *domain) {
     struct ivs_record_ *record;
     struct ivs_list_ due = {0, 0, 0, 0};
@@ -1422,6 +1399,7 @@ size_t ivs_domain_reclaim(struct ivs_domain *domain) {
     if (!domain) return 0;
     record = ivs_record_get_(domain);
     if (record && record->sweeping) return 0; /* called from a release callback */
+    if (!record && !ivs_load_relaxed_word_(&domain->records_)) return ivs_orphans_reclaim_(domain);
     for (int i = 0; i < 3; i++) {
         ivs_domain_sweep_(domain, &due);
         if (!ivs_epoch_advance_(domain)) break;
@@ -1460,8 +1438,7 @@ int ivs_domain_init(struct ivs_domain *domain, const struct ivs_domain_config *c
     domain->ops_ = config->ops;
     domain->ctx_ = config->ctx;
     domain->payload_size_ = config->payload_size;
-    domain->cookie_ = IVSKIP_HOST_NOW();
-    domain->seed_ = config->seed ? config->seed : ivs_mix_(domain->cookie_ ^ (uintptr_t)domain);
+    domain->seed_ = config->seed ? config->seed : ivs_mix_(IVSKIP_HOST_NOW() ^ (uintptr_t)domain);
     domain->epoch_ = 3; /* so that tags of empty lists, 0, are long due */
     domain->magic_ = IVS_DOMAIN_MAGIC_;
     return 0;
@@ -1675,6 +1652,7 @@ static int ivs_wait_(struct ivs_map *map, struct ivs_node *node, uint64_t deadli
     uint32_t ticket;
     uintptr_t word;
     if (deadline == 0) return IVS_EBUSY;
+    if (deadline != UINT64_MAX && IVSKIP_HOST_NOW() >= deadline) return IVS_ETIMEDOUT;
     for (int i = 0; i < IVSKIP_SPIN; i++) {
         if (!(ivs_load_acquire_word_(&node->next_) & IVS_LOCKED_)) return 0; /* [P2] */
         IVSKIP_RELAX();
@@ -1687,7 +1665,7 @@ static int ivs_wait_(struct ivs_map *map, struct ivs_node *node, uint64_t deadli
     (void)ivs_add_relaxed_64_(&map->waits_, 1);
     IVSKIP_HOST_PARK(&bucket->ticket, ticket, deadline);
     ivs_domain_read_enter(map->domain_);
-    return deadline != UINT64_MAX && IVSKIP_HOST_NOW() >= deadline ? IVS_ETIMEDOUT : 0;
+    return 0;
 }
 
 /* -------------------------------------------------------------------------------- searches of readers */
@@ -2578,9 +2556,7 @@ struct ivs_out_ {
     void *ctx;
 };
 
-static void ivs_put_(const struct ivs_out_ *out, const char *text) {
-    out->put(out->ctx, text);
-}
+static void ivs_put_(const struct ivs_out_ *out, const char *text) { out->put(out->ctx, text); }
 
 static void ivs_put_number_(const struct ivs_out_ *out, uint64_t x, unsigned base) {
     char text[24];
@@ -2598,10 +2574,8 @@ static void ivs_put_bounds_(const struct ivs_out_ *out, const struct ivs_node *n
     ivs_put_(out, "[");
     ivs_put_number_(out, node->start, 16);
     ivs_put_(out, ", ");
-    if (node->last == UINT64_MAX)
-        ivs_put_(out, "2^64");
-    else
-        ivs_put_number_(out, node->last + 1, 16);
+    if (node->last == UINT64_MAX) ivs_put_(out, "2^64");
+    else ivs_put_number_(out, node->last + 1, 16);
     ivs_put_(out, ")");
 }
 
@@ -2619,10 +2593,8 @@ static void ivs_dump_text_(const struct ivs_out_ *out, struct ivs_node *node) {
 }
 
 static void ivs_dot_name_(const struct ivs_out_ *out, struct ivs_map *map, const struct ivs_node *node) {
-    if (!node)
-        ivs_put_(out, "end");
-    else if (node == &map->head_)
-        ivs_put_(out, "head");
+    if (!node) ivs_put_(out, "end");
+    else if (node == &map->head_) ivs_put_(out, "head");
     else {
         ivs_put_(out, "n");
         ivs_put_number_(out, node->start, 10);
@@ -2641,10 +2613,8 @@ static void ivs_dump_dot_(const struct ivs_out_ *out, struct ivs_map *map, struc
         ivs_put_number_(out, l, 10);
         ivs_put_(out, l ? "> |" : "> ");
     }
-    if (node == &map->head_)
-        ivs_put_(out, "head");
-    else
-        ivs_put_bounds_(out, node);
+    if (node == &map->head_) ivs_put_(out, "head");
+    else ivs_put_bounds_(out, node);
     ivs_put_(out, "}\"];\n");
     for (unsigned l = 0; l < levels; l++) {
         struct ivs_node *next =
@@ -2678,10 +2648,8 @@ int ivs_map_dump(struct ivs_map *map, enum ivs_dump_format format, void (*put)(v
         ivs_dump_dot_(&out, map, &map->head_, height);
     }
     ivs_map_for_each_rcu (node, map, 0, 0) {
-        if (format == IVS_DUMP_DOT)
-            ivs_dump_dot_(&out, map, node, height);
-        else
-            ivs_dump_text_(&out, node);
+        if (format == IVS_DUMP_DOT) ivs_dump_dot_(&out, map, node, height);
+        else ivs_dump_text_(&out, node);
     }
     if (format == IVS_DUMP_DOT) ivs_put_(&out, "}\n");
     ivs_map_read_exit(map);
