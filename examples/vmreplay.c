@@ -57,8 +57,8 @@
 
 /* -------------------------------------------------------------------------------------- trace: its parser */
 
-enum { READ = 1, WRITE = 2, EXEC = 4, SHARED = 8 }; /* rights */
-enum { GROWS_DOWN = 1, DONTFORK = 2, NOWRITE = 4 }; /* flags; NOWRITE: the file was opened for reading */
+enum { READ = 1, WRITE = 2, EXEC = 4, SHARED = 8 };        /* rights */
+enum { GROWS_DOWN = 1, DONTFORK = 2, NOWRITE = 4 };        /* flags; NOWRITE: the file was opened for reading */
 enum { ANON = 0, VDSO = -1, VVAR = -2, VVAR_VCLOCK = -3 }; /* objects; fN is N */
 enum result { RES_OK, RES_ENOMEM, RES_EACCES, RES_EFAULT, RES_OTHER };
 enum { MOVE_PARTS = 1, MOVE_KEEP = 2, PROTECT_GROWSDOWN = 1 }; /* event.how */
@@ -106,10 +106,10 @@ struct check {
     bool full;
 };
 
-#define ARRAY(type)                                                                                          \
-    struct {                                                                                                 \
-        type *at;                                                                                            \
-        size_t n, room;                                                                                      \
+#define ARRAY(type)                                                                                                    \
+    struct {                                                                                                           \
+        type *at;                                                                                                      \
+        size_t n, room;                                                                                                \
     }
 
 struct pieces {
@@ -223,11 +223,10 @@ static void *grown(void *at, size_t *room, size_t n, size_t size) {
     if (more) *room = want;
     return more ? more : at;
 }
-#define RESERVE(array, count)                                                                                \
+#define RESERVE(array, count)                                                                                          \
     ((array).at = grown((array).at, &(array).room, (count), sizeof *(array).at), (array).room >= (count))
-#define PUSH(ps, array, value)                                                                               \
-    (RESERVE(array, (array).n + 1) ? (void)((array).at[(array).n++] = (value))                               \
-                                   : (void)fail(ps, "out of memory"))
+#define PUSH(ps, array, value)                                                                                         \
+    (RESERVE(array, (array).n + 1) ? (void)((array).at[(array).n++] = (value)) : (void)fail(ps, "out of memory"))
 
 /* A token for a message: what is not plain text becomes '?'. */
 static const char *quoted(struct token w, char out[static 41]) {
@@ -237,9 +236,7 @@ static const char *quoted(struct token w, char out[static 41]) {
     return out;
 }
 
-static bool is(struct token w, const char *text) {
-    return w.n == strlen(text) && memcmp(w.s, text, w.n) == 0;
-}
+static bool is(struct token w, const char *text) { return w.n == strlen(text) && memcmp(w.s, text, w.n) == 0; }
 
 static struct token field(struct parser *ps, const char *what) {
     struct token w = {"", 0};
@@ -409,8 +406,7 @@ static void lower_mmap(struct parser *ps, struct event *ev, const struct args *a
     const bool shared = (flags & 15) == 1 || (flags & 15) == 3;
     struct piece area = {.obj = a->obj, .off = flags & 0x20 ? 0 : a->x[4]};
     area.perm = (uint8_t)((a->x[2] & 7) | (shared ? SHARED : 0u));
-    area.flags =
-        (uint8_t)(((flags & 0x120) == 0x120 ? GROWS_DOWN : 0u) | (shared && a->read_only ? NOWRITE : 0u));
+    area.flags = (uint8_t)(((flags & 0x120) == 0x120 ? GROWS_DOWN : 0u) | (shared && a->read_only ? NOWRITE : 0u));
     if (ev->result == RES_OK) put_area(ps, ev, res, page_up(a->x[1]), area);
 }
 
@@ -463,8 +459,7 @@ static void lower_brk(struct parser *ps, struct event *ev, const struct args *a,
 
 static void lower_shmat(struct parser *ps, struct event *ev, const struct args *a, uint64_t res) {
     unsigned perm = READ | SHARED | (a->x[2] & 0x1000 ? 0u : WRITE) | (a->x[2] & 0x8000 ? EXEC : 0u);
-    if (ev->result == RES_OK)
-        put_area(ps, ev, res, a->x[0], (struct piece){.obj = a->obj, .perm = (uint8_t)perm});
+    if (ev->result == RES_OK) put_area(ps, ev, res, a->x[0], (struct piece){.obj = a->obj, .perm = (uint8_t)perm});
 }
 
 static void lower_advise(struct event *ev, const struct args *a) {
@@ -537,8 +532,7 @@ static void parse_args(struct parser *ps, const char *form, struct args *a) {
         case 'a': a->space = id_of(ps, field(ps, "space"), 'a', "space"); break;
         case 'm':
             w = field(ps, "access");
-            if (!is(w, "r") && !is(w, "w") && !is(w, "x"))
-                fail(ps, "access \"%s\" is neither r nor w", quoted(w, q));
+            if (!is(w, "r") && !is(w, "w") && !is(w, "x")) fail(ps, "access \"%s\" is neither r nor w", quoted(w, q));
             break;
         case 'V':
             if (ps->p && ps->p < ps->line_end && *ps->p == 'v' && !is(w = field(ps, "vfork"), "vfork"))
@@ -681,9 +675,7 @@ static bool next_line(struct parser *ps) {
     if (ps->failed || !left) return false;
     ps->line++;
     nl = memchr(ps->text, '\n', left < MAX_LINE ? left : MAX_LINE);
-    if (!nl)
-        return fail(ps, left < MAX_LINE ? "the last line is cut off" : "line is longer than %u bytes",
-                    MAX_LINE);
+    if (!nl) return fail(ps, left < MAX_LINE ? "the last line is cut off" : "line is longer than %u bytes", MAX_LINE);
     ps->p = ps->text;
     ps->line_end = nl;
     ps->text = nl + 1;
@@ -709,10 +701,8 @@ static void parse_v_line(struct parser *ps, struct check *check) {
     v.flags = is(field(ps, "class"), "stack") ? GROWS_DOWN : 0;
     if (v.obj <= 0) v.off = 0;
     if (!line_ends(ps)) return;
-    if (v.lo >= v.hi)
-        fail(ps, "start %llx is not below end %llx", (unsigned long long)v.lo, (unsigned long long)v.hi);
-    else if (check->count && v.lo < ps->t->pieces.at[ps->t->pieces.n - 1].hi)
-        fail(ps, "overlaps the v line before");
+    if (v.lo >= v.hi) fail(ps, "start %llx is not below end %llx", (unsigned long long)v.lo, (unsigned long long)v.hi);
+    else if (check->count && v.lo < ps->t->pieces.at[ps->t->pieces.n - 1].hi) fail(ps, "overlaps the v line before");
     else if (inside(ps, v.lo, v.hi - v.lo, "v line")) PUSH(ps, ps->t->pieces, v);
     check->count++;
 }
@@ -800,9 +790,8 @@ static void parse_as(struct parser *ps) {
 }
 
 static void parse_object(struct parser *ps) {
-    static const char *const classes[] = {"exe",   "so",       "data",       "deleted",
-                                          "memfd", "shm-anon", "shm-posix",  "shm-sysv",
-                                          "dev",   "aio",      "anon-inode", "unmapped"};
+    static const char *const classes[] = {"exe",       "so",       "data", "deleted", "memfd",      "shm-anon",
+                                          "shm-posix", "shm-sysv", "dev",  "aio",     "anon-inode", "unmapped"};
     char q[41];
     uint32_t n = id_of(ps, field(ps, "object"), 'f', "object");
     struct token w = field(ps, "class");
@@ -862,10 +851,8 @@ static void free_trace(struct trace *t) {
 }
 
 /* 0, or -1 with "name:line: what is wrong" in err; then *out is empty. */
-static int parse_trace(const char *name, const char *text, size_t len, struct trace *out, char *err,
-                       size_t errlen) {
-    struct parser ps = {
-        .name = name, .t = out, .text = text, .end = text + len, .err = err, .errlen = errlen};
+static int parse_trace(const char *name, const char *text, size_t len, struct trace *out, char *err, size_t errlen) {
+    struct parser ps = {.name = name, .t = out, .text = text, .end = text + len, .err = err, .errlen = errlen};
     memset(out, 0, sizeof *out);
     if (errlen) err[0] = 0;
     PUSH(&ps, ps.lane, ((struct lane_state){NONE, true})); /* lane 0 */
@@ -989,8 +976,8 @@ static struct piece clipped(struct piece p, uint64_t lo, uint64_t hi) {
 
 /* May b, which follows a, be one mapping with it? Checkpoints look at rights and object only. */
 static bool continues(const struct piece *a, const struct piece *b, bool with_flags) {
-    return a->hi == b->lo && a->perm == b->perm && a->obj == b->obj &&
-           (!with_flags || a->flags == b->flags) && (a->obj <= 0 || a->off + (a->hi - a->lo) == b->off);
+    return a->hi == b->lo && a->perm == b->perm && a->obj == b->obj && (!with_flags || a->flags == b->flags) &&
+           (a->obj <= 0 || a->off + (a->hi - a->lo) == b->off);
 }
 
 /* The list must have room. */
@@ -1060,7 +1047,7 @@ static void dress(struct ivs_node *node, const struct piece *p, uint64_t base) {
 /* Puts w->plan, whose nodes are prepared, in the place of all that is locked. */
 static void swap_plan(struct worker *w, struct ivs_lock *lock, uint64_t base) {
     const size_t n = w->plan.n;
-    struct ivs_node **run = w->spare.at + (w->spare.n - n);
+    struct ivs_node **run = n ? w->spare.at + (w->spare.n - n) : NULL; /* nothing may have been prepared yet */
     for (size_t i = 0; i < n; i++) dress(run[i], &w->plan.at[i], base);
     int rc = ivs_map_swap(lock, run, n);
     if (rc) die("ivs_map_swap", rc);
@@ -1277,8 +1264,7 @@ static void apply(struct worker *w, struct event *ev) {
         break;
     case OP_PROTECT: protect(w, ev); break;
     case OP_ADVISE:
-        edit(w, ev->space,
-             &(struct edit){.lo = ev->lo, .hi = ev->hi, .advise = true, .flags = ev->area.flags});
+        edit(w, ev->space, &(struct edit){.lo = ev->lo, .hi = ev->hi, .advise = true, .flags = ev->area.flags});
         break;
     case OP_EXTEND: extend(w, ev, ev->lo, ev->to, ev->to_hi); break;
     case OP_GROW: extend(w, ev, ev->hi, ev->lo, ev->hi); break;
@@ -1307,9 +1293,9 @@ static uint32_t crc_of(uint32_t crc, const char *text, size_t n) {
 #ifdef VMREPLAY_ZLIB
     return (uint32_t)crc32(crc, (const unsigned char *)text, (unsigned)n);
 #else
-    static const uint32_t half_bytes[16] = {
-        0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4, 0x4db26158, 0x5005713c,
-        0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c, 0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c};
+    static const uint32_t half_bytes[16] = {0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4,
+                                            0x4db26158, 0x5005713c, 0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c,
+                                            0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c};
     crc = ~crc;
     for (size_t i = 0; i < n; i++) {
         crc ^= (unsigned char)text[i];
@@ -1388,10 +1374,9 @@ static void say_difference(struct worker *w, const struct event *ev, const struc
     const struct check *c = &t->checks.at[ev->other];
     char line[TEXT_ROOM];
     pthread_mutex_lock(&w->run->mutex);
-    fprintf(stderr,
-            "%s:%u: checkpoint of a%u differs (copy %u): expected %u intervals, %llx pages, CRC %08x; ",
-            w->run->name, ev->line, t->space_names.at[ev->space], w->copy, c->merged,
-            (unsigned long long)c->pages, c->crc);
+    fprintf(stderr, "%s:%u: checkpoint of a%u differs (copy %u): expected %u intervals, %llx pages, CRC %08x; ",
+            w->run->name, ev->line, t->space_names.at[ev->space], w->copy, c->merged, (unsigned long long)c->pages,
+            c->crc);
     fprintf(stderr, "got %zu, %llx, %08x\n", got->n, (unsigned long long)pages, crc);
     if (c->full) {
         const struct pieces *expected = v_lines(w, c);
@@ -1539,8 +1524,8 @@ static void validate_map(struct replay *r) {
     struct ivs_report report = {0};
     int rc = ivs_map_validate(&r->map, &report);
     if (!rc) return;
-    fprintf(stderr, "%s: ivs_map_validate: %d, %s at level %u\n", r->name, rc,
-            report.check ? report.check : "?", report.level);
+    fprintf(stderr, "%s: ivs_map_validate: %d, %s at level %u\n", r->name, rc, report.check ? report.check : "?",
+            report.level);
     r->total.bad++;
 }
 
@@ -1579,8 +1564,7 @@ static void read_once(struct reader *rd, const struct fault *f, unsigned copy) {
     const struct ivs_node *node = ivs_map_query_rcu(&rd->run->map, key);
     if (node) {
         rd->hits++;
-        if (node->start > key || node->last < key || (node->start ^ key) >> SLICE_BITS ||
-            area_of(node)->perm > 15)
+        if (node->start > key || node->last < key || (node->start ^ key) >> SLICE_BITS || area_of(node)->perm > 15)
             rd->wrong++;
     }
     ivs_map_read_exit(&rd->run->map);
@@ -1595,10 +1579,8 @@ static void *reader_main(void *arg) {
     size_t next = 0;
     for (size_t turn = 0; !__atomic_load_n(&r->stop, __ATOMIC_RELAXED); turn++) {
         const uint64_t reached = __atomic_load_n(&r->position[copy], __ATOMIC_RELAXED);
-        if (next < r->faults.n && r->faults.at[next].event <= reached)
-            read_once(rd, &r->faults.at[next++], copy);
-        else if (next && turn % 256)
-            read_once(rd, &r->faults.at[next - 1 - turn % (next < 256 ? next : 256)], copy);
+        if (next < r->faults.n && r->faults.at[next].event <= reached) read_once(rd, &r->faults.at[next++], copy);
+        else if (next && turn % 256) read_once(rd, &r->faults.at[next - 1 - turn % (next < 256 ? next : 256)], copy);
         else sched_yield();
     }
     return NULL;
@@ -1711,8 +1693,7 @@ static bool is_event(const struct event *ev) { return ev->op != OP_FAULT; }
 
 /* Barriers meet everything of their space. */
 static bool is_barrier(const struct event *ev) {
-    return ev->op == OP_CHECK || ev->op == OP_BIRTH || ev->op == OP_FORK || ev->op == OP_END ||
-           ev->op == OP_BARRIER;
+    return ev->op == OP_CHECK || ev->op == OP_BIRTH || ev->op == OP_FORK || ev->op == OP_END || ev->op == OP_BARRIER;
 }
 
 /* All that an event reads or writes, as at most two ranges. */
@@ -1962,8 +1943,7 @@ static void replay_parallel(struct replay *r, struct parallel *all) {
     all->first_dependency = calloc(n + 1, sizeof *all->first_dependency);
     all->begin = calloc(n + 1, sizeof *all->begin);
     all->end = calloc(n + 1, sizeof *all->end);
-    need(all->lanes && all->lane_events && all->place && all->depth && all->first_dependency && all->begin &&
-         all->end);
+    need(all->lanes && all->lane_events && all->place && all->depth && all->first_dependency && all->begin && all->end);
     pthread_mutex_init(&all->mutex, NULL);
     pthread_cond_init(&all->gone_one, NULL);
     fill_lanes(all);
@@ -2023,16 +2003,15 @@ static void print_row(const struct piece *p, char sign) {
 }
 
 /* The sign says what became of a mapping: '=' is in the other list too, '+' or '-' is not. */
-static void print_space(const char *title, const struct pieces *list, const struct pieces *other,
-                        char unlike) {
+static void print_space(const char *title, const struct pieces *list, const struct pieces *other, char unlike) {
     size_t same = 0, skip;
     printf("%s: %zu intervals\n", title, list->n);
     skip = list->n > TABLE_ROWS ? list->n - TABLE_ROWS : 0;
     for (size_t i = 0, k = 0; i < list->n; i++) {
         const struct piece *p = &list->at[i];
         while (k < other->n && other->at[k].lo < p->lo) k++;
-        const bool both = k < other->n && other->at[k].lo == p->lo && other->at[k].hi == p->hi &&
-                          other->at[k].perm == p->perm;
+        const bool both =
+            k < other->n && other->at[k].lo == p->lo && other->at[k].hi == p->hi && other->at[k].perm == p->perm;
         same += both;
         if (skip && i == TABLE_ROWS / 2) printf("    ... %zu more ...\n", skip);
         if (i < TABLE_ROWS / 2 || i >= TABLE_ROWS / 2 + skip) print_row(p, both ? '=' : unlike);
@@ -2064,8 +2043,7 @@ static void show_map(struct replay *r) {
 }
 
 /* False if the lane had nothing to do then. */
-static bool show_lane(const struct parallel *all, const struct lane *lane, uint64_t from,
-                      uint64_t column_ns) {
+static bool show_lane(const struct parallel *all, const struct lane *lane, uint64_t from, uint64_t column_ns) {
     const struct trace *t = all->run->trace;
     char row[COLUMNS + 1];
     bool any = false;
@@ -2131,8 +2109,7 @@ static void report_mix(const struct tally *total) {
     for (;;) {
         size_t best = CALLS;
         for (size_t i = 0; i < CALLS; i++)
-            if (!done[i] && total->count[i] && (best == CALLS || total->count[i] > total->count[best]))
-                best = i;
+            if (!done[i] && total->count[i] && (best == CALLS || total->count[i] > total->count[best])) best = i;
         if (best == CALLS) break;
         done[best] = true;
         printf(" %s %llu (%llu ns)", call_forms[best].name, (unsigned long long)total->count[best],
@@ -2161,13 +2138,12 @@ static void report(struct replay *r, const char *mode) {
     if (r->lookups)
         printf("  readers: %llu look-ups meanwhile, %llu hit, %llu wrong\n", (unsigned long long)r->lookups,
                (unsigned long long)r->lookup_hits, (unsigned long long)r->lookup_wrong);
-    printf("  %.3f s in all, of which checkpoints %.3f s; %llu ns an event\n",
-           (double)(now_ns() - r->started_ns) / 1e9, (double)s->check_ns / 1e9,
-           (unsigned long long)(events ? ns / events : 0));
+    printf("  %.3f s in all, of which checkpoints %.3f s; %llu ns an event\n", (double)(now_ns() - r->started_ns) / 1e9,
+           (double)s->check_ns / 1e9, (unsigned long long)(events ? ns / events : 0));
     report_mix(s);
     if (ivs_map_get_stats(&r->map, &stats) == 0)
-        printf("  map at the end: %zu nodes, %llu waits for a held range, %llu searches begun anew\n",
-               stats.nodes, (unsigned long long)stats.waits, (unsigned long long)stats.restarts);
+        printf("  map at the end: %zu nodes, %llu waits for a held range, %llu searches begun anew\n", stats.nodes,
+               (unsigned long long)stats.waits, (unsigned long long)stats.restarts);
 }
 
 static void report_parallel(const struct parallel *all) {
@@ -2325,10 +2301,9 @@ static unsigned count_argument(const char *text, unsigned least) {
 #endif
 
 int main(int argc, char **argv) {
-    static const struct option longs[] = {{"threads", 1, NULL, 't'}, {"parallel", 0, NULL, 'p'},
-                                          {"readers", 1, NULL, 'r'}, {"show", 0, NULL, 's'},
-                                          {"dot", 1, NULL, 'd'},     {"quiet", 0, NULL, 'q'},
-                                          {"help", 0, NULL, 'h'},    {NULL, 0, NULL, 0}};
+    static const struct option longs[] = {
+        {"threads", 1, NULL, 't'}, {"parallel", 0, NULL, 'p'}, {"readers", 1, NULL, 'r'}, {"show", 0, NULL, 's'},
+        {"dot", 1, NULL, 'd'},     {"quiet", 0, NULL, 'q'},    {"help", 0, NULL, 'h'},    {NULL, 0, NULL, 0}};
     struct options options = {.copies = 1, .readers = 2};
     int status = 0;
     for (int c; (c = getopt_long(argc, argv, "t:pr:sd:qh", longs, NULL)) != -1;) {

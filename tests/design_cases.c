@@ -42,18 +42,10 @@ static void play(const struct play *p, unsigned at_least) {
 
 /* ---- (a) and (b) */
 
-static void a_prepare(struct ivs_map *map) {
-    put(map, 2, 4, OLD, 1);
-}
-static void a_map(struct ivs_map *map) {
-    replace(map, 3, 4, NEW, 2);
-}
-static void a_insert(struct ivs_map *map) {
-    put(map, 1, 2, THIRD, 2);
-}
-static void a_insert_short(struct ivs_map *map) {
-    put(map, 1, 2, THIRD, 1);
-}
+static void a_prepare(struct ivs_map *map) { put(map, 2, 4, OLD, 1); }
+static void a_map(struct ivs_map *map) { replace(map, 3, 4, NEW, 2); }
+static void a_insert(struct ivs_map *map) { put(map, 1, 2, THIRD, 2); }
+static void a_insert_short(struct ivs_map *map) { put(map, 1, 2, THIRD, 1); }
 static void a_finish(struct ivs_map *map) {
     CHECK_AT(map, 1, THIRD);
     CHECK_AT(map, 2, OLD);
@@ -80,9 +72,7 @@ static void b_replace_short(struct ivs_map *map) {
     replace(map, 4, 6, NEW, 1);
     CHECK_AT(map, 5, NEW);
 }
-static void b_insert(struct ivs_map *map) {
-    put(map, 1, 2, THIRD, 2);
-}
+static void b_insert(struct ivs_map *map) { put(map, 1, 2, THIRD, 2); }
 static void b_reader(struct ivs_map *map) {
     bool fresh = at(map, 5) == as_number(NEW);
     if (fresh) CHECK_AT(map, 4, NEW);
@@ -91,9 +81,7 @@ static void b_finish(struct ivs_map *map) {
     CHECK_AT(map, 1, THIRD);
     CHECK_AT(map, 4, NEW);
 }
-static void b_finish_read(struct ivs_map *map) {
-    CHECK_AT(map, 4, NEW);
-}
+static void b_finish_read(struct ivs_map *map) { CHECK_AT(map, 4, NEW); }
 
 TEST(design_cases, a_replaced_tall_node_is_unreachable_beside_a_tall_insert) {
     static const struct play tall = {"tall replace vs insert", b_prepare, b_replace_tall, b_insert, b_finish};
@@ -118,9 +106,7 @@ static void c_try(struct ivs_map *map) {
     CHECK((lock.map != NULL) == (r == 0), "a handle that lies");
     if (r == 0) CHECK(ivs_map_unlock(&lock) == 0, "unlock");
 }
-static void c_replace(struct ivs_map *map) {
-    replace(map, 2, 3, NEW, 2);
-}
+static void c_replace(struct ivs_map *map) { replace(map, 2, 3, NEW, 2); }
 static void c_finish(struct ivs_map *map) {
     struct ivs_lock lock;
     int r = ivs_map_trylock(map, 0, 0, &lock);
@@ -136,9 +122,7 @@ TEST(design_cases, a_try_lock_that_gives_up_leaves_nothing_behind) {
 
 /* ---- (d) a waiter asleep on a node that is replaced */
 
-static void d_waiter(void *map) {
-    replace(map, 2, 3, NEWER, 1);
-}
+static void d_waiter(void *map) { replace(map, 2, 3, NEWER, 1); }
 
 TEST(design_cases, a_waiter_on_a_node_that_is_replaced_wakes_and_finds_its_way) {
     static struct ivs_map map;
@@ -186,12 +170,8 @@ static void two_finish(struct ivs_map *map) {
     CHECK_AT(map, 1, NEW);
     CHECK_AT(map, 2, NEW);
 }
-static void neighbour_1(struct ivs_map *map) {
-    replace(map, 1, 2, NEW, 2);
-}
-static void neighbour_2(struct ivs_map *map) {
-    replace(map, 2, 3, NEW, 2);
-}
+static void neighbour_1(struct ivs_map *map) { replace(map, 1, 2, NEW, 2); }
+static void neighbour_2(struct ivs_map *map) { replace(map, 2, 3, NEW, 2); }
 
 TEST(design_cases, two_nodes_are_replaced_in_one_commit) {
     static const struct play p = {"two nodes, one commit", two_prepare, two_swap, two_reader, two_finish};
@@ -208,9 +188,7 @@ static void help_prepare(struct ivs_map *map) {
     put(map, 3, 4, OLD, 1);
     put(map, 5, 6, OLD, 2);
 }
-static void help_a(struct ivs_map *map) {
-    replace(map, 1, 2, NEW, 1);
-}
+static void help_a(struct ivs_map *map) { replace(map, 1, 2, NEW, 1); }
 static void help_b(struct ivs_map *map) {
     replace(map, 5, 6, NEWER, 1);
     CHECK_AT(map, 5, NEWER);
@@ -240,9 +218,7 @@ static void tower_replace(struct ivs_map *map) {
     replace(map, 1, 2, NEW, 2);
     CHECK_AT(map, 1, NEW);
 }
-static void tower_finish(struct ivs_map *map) {
-    CHECK_AT(map, 1, NEW);
-}
+static void tower_finish(struct ivs_map *map) { CHECK_AT(map, 1, NEW); }
 
 TEST(design_cases, a_new_tower_is_final_before_its_node_can_be_replaced) {
     static const struct play p = {"unfinished tower", tower_prepare, tower_insert, tower_replace, tower_finish};
@@ -291,30 +267,20 @@ static void alloc_prepare(struct ivs_map *map) {
     put(map, 0, 1, OLD, 2);
     put(map, 2, 4, OLD, 1);
 }
-static void alloc_0(struct ivs_map *map) {
-    got[0] = take(map, 4, NEW);
-}
-static void alloc_1(struct ivs_map *map) {
-    got[1] = take(map, 4, NEWER);
-}
+static void alloc_0(struct ivs_map *map) { got[0] = take(map, 4, NEW); }
+static void alloc_1(struct ivs_map *map) { got[1] = take(map, 4, NEWER); }
 static void alloc_finish(struct ivs_map *map) {
     CHECK((got[0] == 1) + (got[1] == 1) == 1, "one place, two answers: %d %d", (int)got[0], (int)got[1]);
     CHECK_AT(map, 1, got[0] == 1 ? NEW : NEWER);
 }
-static void alloc_replace_before(struct ivs_map *map) {
-    replace(map, 0, 1, THIRD, 2);
-}
-static void alloc_replace_after(struct ivs_map *map) {
-    replace(map, 2, 4, THIRD, 2);
-}
+static void alloc_replace_before(struct ivs_map *map) { replace(map, 0, 1, THIRD, 2); }
+static void alloc_replace_after(struct ivs_map *map) { replace(map, 2, 4, THIRD, 2); }
 static void alloc_got_it(struct ivs_map *map) {
     CHECK(got[0] == 1, "refused, or in the wrong place: %d", (int)got[0]);
     CHECK_AT(map, 1, NEW);
     CHECK(at(map, 0) && at(map, 2) && at(map, 3), "lost a node");
 }
-static void alloc_unmap_before(struct ivs_map *map) {
-    CHECK(ivs_map_unmap(map, 0, 1) == 0, "unmap");
-}
+static void alloc_unmap_before(struct ivs_map *map) { CHECK(ivs_map_unmap(map, 0, 1) == 0, "unmap"); }
 static void alloc_got_either(struct ivs_map *map) {
     CHECK(got[0] <= 1, "refused with room on both sides");
     CHECK_AT(map, got[0], NEW);
@@ -346,9 +312,7 @@ static void either_prepare(struct ivs_map *map) {
     put(map, 0, 1, OLD, 1);
     put(map, 1, 2, OLD, 2);
 }
-static void either_alloc(struct ivs_map *map) {
-    got[0] = take(map, 3, NEW);
-}
+static void either_alloc(struct ivs_map *map) { got[0] = take(map, 3, NEW); }
 static void either_move(struct ivs_map *map) {
     int r = ivs_map_unmap(map, 0, 1);
     CHECK(r == 0, "unmap %d", r);

@@ -153,27 +153,11 @@ static void parked(const char *name, void (*writer)(void *map)) {
     }
 }
 
-TEST(parked, a_map_that_cuts_a_node_stops_no_stranger) {
-    parked("map, middle", writer_map_middle);
-}
-TEST(parked, a_map_that_replaces_a_node_stops_no_stranger) {
-    parked("map, whole", writer_map_whole);
-}
-TEST(parked, an_unmap_stops_no_stranger) {
-    parked("unmap", writer_unmap);
-}
-TEST(parked, an_insert_stops_no_stranger) {
-    parked("insert", writer_insert);
-}
-TEST(parked, a_swap_stops_no_stranger) {
-    parked("swap", writer_swap);
-}
-TEST(parked, an_alloc_stops_no_stranger) {
-    parked("alloc", writer_alloc);
-}
-TEST(parked, a_refused_alloc_stops_no_stranger) {
-    parked("alloc, refused", writer_alloc_refused);
-}
-TEST(parked, reclamation_stops_no_stranger) {
-    parked("reclaim", writer_reclaim);
-}
+TEST(parked, a_map_that_cuts_a_node_stops_no_stranger) { parked("map, middle", writer_map_middle); }
+TEST(parked, a_map_that_replaces_a_node_stops_no_stranger) { parked("map, whole", writer_map_whole); }
+TEST(parked, an_unmap_stops_no_stranger) { parked("unmap", writer_unmap); }
+TEST(parked, an_insert_stops_no_stranger) { parked("insert", writer_insert); }
+TEST(parked, a_swap_stops_no_stranger) { parked("swap", writer_swap); }
+TEST(parked, an_alloc_stops_no_stranger) { parked("alloc", writer_alloc); }
+TEST(parked, a_refused_alloc_stops_no_stranger) { parked("alloc, refused", writer_alloc_refused); }
+TEST(parked, reclamation_stops_no_stranger) { parked("reclaim", writer_reclaim); }

@@ -29,9 +29,7 @@ void step_sleep(uint32_t *word, uint32_t ticket, uint64_t deadline) {
     if (me) atomic_store(&me->asleep, false);
 }
 
-void step_wake(uint32_t *word) {
-    (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 0x7fffffff, NULL, NULL, 0);
-}
+void step_wake(uint32_t *word) { (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 0x7fffffff, NULL, NULL, 0); }
 
 static void *stepper_run(void *arg) {
     struct stepper *stepper = arg;
@@ -56,10 +54,8 @@ void stepper_start(struct stepper *stepper, void (*body)(void *arg), void *arg, 
 
 /* Looks again and again, politely. */
 static void pause_a_bit(unsigned *turns) {
-    if (++*turns > 50)
-        sleep_ns(20000);
-    else
-        sched_yield();
+    if (++*turns > 50) sleep_ns(20000);
+    else sched_yield();
 }
 
 bool stepper_halts(struct stepper *stepper) {
@@ -83,13 +79,9 @@ bool stepper_ends_within(struct stepper *stepper, uint64_t nanoseconds) {
     return true;
 }
 
-void stepper_let_go(struct stepper *stepper) {
-    atomic_store(&stepper->go, true);
-}
+void stepper_let_go(struct stepper *stepper) { atomic_store(&stepper->go, true); }
 
-void stepper_join(struct stepper *stepper) {
-    (void)pthread_join(stepper->thread, NULL);
-}
+void stepper_join(struct stepper *stepper) { (void)pthread_join(stepper->thread, NULL); }
 
 /* ---- plays */
 

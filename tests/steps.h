@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Stopping a thread between any two of its atomic accesses, and plays: two threads, one of which is stopped at each of its steps in
- * turn while the other runs as far as it gets. For binaries built with step_atomics.h.
+ * Stopping a thread between any two of its atomic accesses, and plays: two threads, one of which is stopped at each
+ * of its steps in turn while the other runs as far as it gets. For binaries built with step_atomics.h.
  */
 #ifndef TESTS_STEPS_H
 #define TESTS_STEPS_H
@@ -32,9 +32,9 @@ void stepper_let_go(struct stepper *stepper);
 void stepper_join(struct stepper *stepper);
 
 /*
- * A play: `prepare` fills a new map; `a` and `b` run, one of them stopped at each of its steps in turn while the other runs until it
- * is done or sleeps; then the first is let go. Both roles. `finish` looks at the outcome of each run; the map is validated as well.
- * Returns the number of runs.
+ * A play: `prepare` fills a new map; `a` and `b` run, one of them stopped at each of its steps in turn while the
+ * other runs until it is done or sleeps; then the first is let go. Both roles. `finish` looks at the outcome of each
+ * run; the map is validated as well. Returns the number of runs.
  */
 struct play {
     const char *name;
