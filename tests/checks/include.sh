@@ -1,0 +1,67 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# The header can be included alone, twice, in any order, by C and C++; two private copies with other options live in one program; copies that
+# differ in layout options do not link, and two public copies with other options can live side by side.
+. "$(dirname "$0")/lib.sh"
+cd "$OUT"
+use='int r = ivs_map_init(&m, 0); r |= ivs_map_map(&m, 1, 9, 0); r |= ivs_map_unmap(&m, 2, 3); r |= ivs_map_destroy(&m);'
+main="int main(void) { struct ivs_map m; $use return r; }"
+inc='#include "ivskip.h"'
+imp='#define IVSKIP_IMPLEMENTATION'
+
+printf '%s\n' "$inc" 'typedef int not_empty;' >alone.c
+printf '%s\n' "$inc" "$inc" 'typedef int not_empty;' >twice.c
+printf '%s\n' "$inc" "$imp" "$inc" "$main" >late.c
+printf '%s\n' "$imp" "$inc" "$inc" "$main" >early.c
+printf '%s\n' '#include <stdio.h>' '#include <pthread.h>' '#include <time.h>' "$imp" "$inc" "$main" >after.c
+printf '%s\n' "$imp" "$inc" '#include <time.h>' '#include <unistd.h>' '#include <sys/syscall.h>' '#include <stdlib.h>' "$main" >before.c
+for compiler in gcc "$CLANG"; do
+    for standard in c11 c17 gnu2x; do
+        for unit in alone twice; do
+            must "$unit.c, $compiler, $standard" $compiler -std=$standard $WARN -I"$ROOT" -c $unit.c -o unit.o
+        done
+        for unit in late early after before; do
+            must "$unit.c, $compiler, $standard" $compiler -std=$standard $WARN -I"$ROOT" -pthread $unit.c -o unit
+            must "$unit.c runs" ./unit
+        done
+    done
+    for standard in c++11 c++20; do
+        for unit in alone twice late early after before; do
+            cp $unit.c $unit.cc
+            must "$unit.cc, $compiler, $standard" $compiler -x c++ -std=$standard $WARN -I"$ROOT" -pthread -c $unit.cc -o unit.o
+        done
+    done
+done
+
+# two private copies with different options in one program
+printf '%s\n' '#define IVSKIP_STATIC' '#define IVSKIP_MAX_HEIGHT 8' "$inc" "int one(void); int one(void) { static struct ivs_map m; $use return r; }" >one.c
+printf '%s\n' '#define IVSKIP_STATIC' '#define IVSKIP_MAX_HEIGHT 30' '#define IVSKIP_SPIN 0' "$inc" 'int one(void);' "int main(void) { struct ivs_map m; $use return r | one(); }" >two.c
+for compiler in gcc "$CLANG"; do
+    must "two private copies, $compiler" $compiler -std=c11 $WARN -I"$ROOT" -pthread one.c two.c -o unit
+    must "two private copies run" ./unit
+done
+
+# two public copies with different options, as two vendors would bring them
+printf '%s\n' '#define IVSKIP_MAX_HEIGHT 8' "$imp" "$inc" "int one(void); int one(void) { static struct ivs_map m; $use return r; }" >one.c
+printf '%s\n' '#define IVSKIP_MAX_HEIGHT 30' "$imp" "$inc" 'int one(void);' "int main(void) { struct ivs_map m; $use return r | one(); }" >two.c
+must "two public copies with different options" gcc -std=c11 $WARN -I"$ROOT" -pthread one.c two.c -o unit
+must "two public copies run" ./unit
+
+# a user whose layout options differ from the implementation's does not link; one whose other options differ does
+printf '%s\n' "$imp" "$inc" >implementation.c
+printf '%s\n' "$inc" "$main" >user.c
+must "same options link" gcc -std=c11 -I"$ROOT" -pthread implementation.c user.c -o unit
+must "same options run" ./unit
+must "compile with another height" gcc -std=c11 -I"$ROOT" -DIVSKIP_MAX_HEIGHT=12 -c user.c -o user.o
+must "compile the implementation" gcc -std=c11 -I"$ROOT" -pthread -c implementation.c -o implementation.o
+mustnot "a program whose parts differ in IVSKIP_MAX_HEIGHT must not link" gcc -pthread implementation.o user.o -o unit
+must "compile with another RCU" gcc -std=c11 -I"$ROOT" $PORT -c user.c -o user.o
+mustnot "a program whose parts differ in IVSKIP_RCU must not link" gcc -pthread implementation.o user.o -o unit
+must "compile with another spin count" gcc -std=c11 -I"$ROOT" -DIVSKIP_SPIN=7 -c user.c -o user.o
+must "other options may differ" gcc -pthread implementation.o user.o -o unit
+
+# options out of range are refused
+for option in MAX_HEIGHT=1 MAX_HEIGHT=65 SPIN=-1 RETIRE_BATCH=0 LINK_TRIES=0 RCU=NONE RCU=HOST; do
+    mustnot "IVSKIP_$option must be refused" gcc -std=c11 -I"$ROOT" -DIVSKIP_$option -c alone.c -o unit.o
+done
+echo "check-include: $checks compilations, links and runs"
