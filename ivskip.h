@@ -91,7 +91,8 @@
  *   IVSKIP_STATIC           all is private to this file (implies the implementation)
  *   IVSKIP_CONFIG           quoted name of a header with the host's hooks (section "Host"); default: none
  *   IVSKIP_ATOMICS          quoted name of a header that replaces the atomic wrappers (for checkers); default: none
- *   IVSKIP_RCU            * BUILTIN (default): epochs, pthreads, no dependency
+ *   IVSKIP_RCU            * how readers are protected (section 7): BUILTIN (default), URCU_MEMB, URCU_QSBR, URCU_BP,
+ *                           HOST
  *   IVSKIP_MAX_HEIGHT     * highest tower, 2..64, default 24: short searches up to about 2^24 nodes
  *   IVSKIP_SPIN             looks at a held link before the thread sleeps, 0..1000000, default 100
  *   IVSKIP_RETIRE_BATCH     nodes a thread collects before it tries to end a grace period, 1..65536, default 64
@@ -103,6 +104,52 @@
  *   64-bit keys; compilers with GNU atomics (gcc, clang); nodes 8-byte aligned. Not async-signal-safe. After fork()
  *   the child must call ivs_map_reset_after_fork before it uses a map that other threads of the parent used.
  *   IVSKIP_STATIC gives each file maps of its own: do not hand them to another file.
+ *
+ * 7. RCU
+ *
+ *   BUILTIN   epochs, in userspace with pthreads; no dependency, no registration, no thread of its own.
+ *   URCU_*    liburcu's flavour of that name (link -lurcu-memb, -lurcu-qsbr or -lurcu-bp, and -lurcu-common). Its
+ *             rules hold: threads that call ivskip are registered (memb, qsbr) and announce quiescent states (qsbr).
+ *             Release callbacks run in liburcu's call_rcu thread. Around fork() call liburcu's own fork functions.
+ *             With qsbr a thread is in a read section wherever it is online, so a call that waits is a quiescent
+ *             state of its caller, and -EDEADLK for a call inside a section is not detected.
+ *   HOST      the hooks of section 8; nothing but freestanding headers is included.
+ *
+ * 8. Minimal port (IVSKIP_RCU=HOST)
+ *
+ *   The header that IVSKIP_CONFIG names defines these hooks. Write them in this order: after the first group queries
+ *   work, after the second updates, after the third the port is polite. [c] context in which it is called and what it
+ *   may do, [d] default.
+ *
+ *   IVSKIP_HOST_RCU_ENTER()     [c] any context of a caller; must not sleep; nests. No callback that is given to
+ *                               CALL_RCU from here on may run before the matching EXIT. [d] none
+ *   IVSKIP_HOST_RCU_EXIT()      [c] as ENTER. [d] none
+ *   IVSKIP_HOST_RCU_HELD()      [c] any; 1 inside a section, 0 outside or where it cannot be told. [d] 0
+ *   IVSKIP_HOST_NOW()           [c] any; monotonic nanoseconds, below 2^63. [d] none
+ *
+ *   IVSKIP_HOST_RCU_HEAD        a type: the record that CALL_RCU takes; lives in the domain. [d] none
+ *   IVSKIP_HOST_CALL_RCU(head, fn)  [c] in or outside a section, interrupts as the
+ *                                   caller had them; must not sleep nor
+ *                               call fn(head) itself; fn runs later, once, after the end of all sections that are
+ *                               open now, where the domain's release and free may run. [d] none
+ *   IVSKIP_HOST_SYNCHRONIZE()   [c] outside sections; may sleep; returns after all sections open now. [d] none
+ *   IVSKIP_HOST_RCU_BARRIER()   [c] outside sections; may sleep; returns after all callbacks queued so far. [d] none
+ *   IVSKIP_HOST_RANDOM()        [c] any; 64 bits, cheap (tower heights). [d] none
+ *   IVSKIP_HOST_MALLOC(bytes)   [c] no range held by the call; NULL is allowed; only for domains without an alloc
+ *                               callback. [d] NULL
+ *   IVSKIP_HOST_FREE(memory)    [c] where callbacks of CALL_RCU run; must not sleep; memory is not NULL. [d] nothing
+ *
+ *   IVSKIP_HOST_PARK(word, ticket, until)  [c] outside sections, by a waiter that may hold ranges; sleeps while *word
+ *                               == ticket, until woken or NOW() >= until (UINT64_MAX: never); may return early.
+ *                               [d] spin
+ *   IVSKIP_HOST_WAKE(word)      [c] any context of an unlock or swap; must not sleep; wakes all sleepers. [d] nothing
+ *   IVSKIP_HOST_YIELD()         [c] outside sections; gives the processor away. [d] RELAX
+ *   IVSKIP_RELAX()              [c] any; one polite step of a spin. [d] the processor's pause, or nothing
+ *   IVSKIP_ASSERT(condition)    [c] any; with IVSKIP_DEBUG only. [d] trap
+ *
+ *   From an interrupt handler use only what does not sleep (queries, ivs_map_trylock, ivs_map_swap, ivs_map_unlock),
+ *   and only where ENTER and EXIT may be called there. Before there is an allocator, ivs_node_init_at makes nodes in
+ *   static storage.
  */
 #ifndef IVSKIP_H
 #define IVSKIP_H
@@ -154,11 +201,33 @@
 #error "IVSKIP_LINK_TRIES must be 1..1000000"
 #endif
 
-#define IVS_CAT_(a, b)   a##b
-#define IVS_CAT2_(a, b)  IVS_CAT_(a, b)
-#define IVS_RCU_BUILTIN_ 1
-#if IVS_CAT2_(IVS_CAT2_(IVS_RCU_, IVSKIP_RCU), _) != IVS_RCU_BUILTIN_
-#error "IVSKIP_RCU must be BUILTIN"
+#define IVS_CAT_(a, b)     a##b
+#define IVS_CAT2_(a, b)    IVS_CAT_(a, b)
+#define IVS_RCU_BUILTIN_   1
+#define IVS_RCU_URCU_MEMB_ 2
+#define IVS_RCU_URCU_QSBR_ 3
+#define IVS_RCU_URCU_BP_   4
+#define IVS_RCU_HOST_      5
+#define IVS_RCU_IS_(which) (IVS_CAT2_(IVS_CAT2_(IVS_RCU_, IVSKIP_RCU), _) == IVS_RCU_##which##_)
+#if IVS_RCU_IS_(BUILTIN)
+#elif IVS_RCU_IS_(URCU_MEMB)
+#include <urcu/urcu-memb.h>
+#define IVS_RCU_HEAD_ struct rcu_head
+#elif IVS_RCU_IS_(URCU_QSBR)
+#include <urcu/urcu-qsbr.h>
+#define IVS_RCU_HEAD_ struct rcu_head
+#elif IVS_RCU_IS_(URCU_BP)
+#include <urcu/urcu-bp.h>
+#define IVS_RCU_HEAD_ struct rcu_head
+#elif IVS_RCU_IS_(HOST)
+#if !defined(IVSKIP_HOST_RCU_ENTER) || !defined(IVSKIP_HOST_RCU_EXIT) || !defined(IVSKIP_HOST_RCU_HEAD) ||             \
+    !defined(IVSKIP_HOST_CALL_RCU) || !defined(IVSKIP_HOST_SYNCHRONIZE) || !defined(IVSKIP_HOST_RCU_BARRIER) ||        \
+    !defined(IVSKIP_HOST_RANDOM) || !defined(IVSKIP_HOST_NOW)
+#error "IVSKIP_RCU=HOST needs the hooks of the minimal port (manual, section 8) in the header that IVSKIP_CONFIG names"
+#endif
+#define IVS_RCU_HEAD_ IVSKIP_HOST_RCU_HEAD
+#else
+#error "IVSKIP_RCU must be BUILTIN, URCU_MEMB, URCU_QSBR, URCU_BP or HOST"
 #endif
 
 #if defined(IVSKIP_STATIC) && !defined(IVSKIP_IMPLEMENTATION)
@@ -184,6 +253,7 @@
 #define ivs_domain_synchronize       IVS_SYM_(ivs_domain_synchronize)
 #define ivs_domain_defer             IVS_SYM_(ivs_domain_defer)
 #define ivs_domain_reclaim           IVS_SYM_(ivs_domain_reclaim)
+#define ivs_domain_barrier           IVS_SYM_(ivs_domain_barrier)
 #define ivs_domain_get_stats         IVS_SYM_(ivs_domain_get_stats)
 #define ivs_domain_reset_after_fork  IVS_SYM_(ivs_domain_reset_after_fork)
 #define ivs_map_init                 IVS_SYM_(ivs_map_init)
@@ -201,6 +271,7 @@
 #define ivs_node_set_value           IVS_SYM_(ivs_node_set_value)
 #define ivs_node_new                 IVS_SYM_(ivs_node_new)
 #define ivs_node_new_height          IVS_SYM_(ivs_node_new_height)
+#define ivs_node_init_at             IVS_SYM_(ivs_node_init_at)
 #define ivs_node_discard             IVS_SYM_(ivs_node_discard)
 #define ivs_node_set_bounds          IVS_SYM_(ivs_node_set_bounds)
 #define ivs_map_map                  IVS_SYM_(ivs_map_map)
@@ -255,7 +326,8 @@ struct ivs_node {
     uint8_t room_;    /* levels that its memory has room for */
     uint8_t state_;   /* prepared, published, replaced */
     uint8_t owned_;   /* the release callback is due if it is discarded */
-    uint32_t unused_;
+    uint8_t foreign_; /* its memory is not the domain's to free */
+    uint8_t unused_[3];
 } __attribute__((aligned(8)));
 
 /* Upper link: the successor at this level, and a copy of its start that may be stale (a hint for readers). */
@@ -304,27 +376,32 @@ enum {
 
 #define IVS_LINE_ 64 /* bytes that travel together between cores */
 
-struct ivs_record_;
-
 struct ivs_domain {
     const struct ivs_domain_ops *ops_;
     void *ctx_;
     size_t payload_size_;
     uint64_t seed_;
-    uintptr_t records_;
     uint64_t magic_;
+#if IVS_RCU_IS_(BUILTIN)
+    uintptr_t records_;
+#else
+    IVS_RCU_HEAD_ grace_; /* the one grace period that is under way */
+    uintptr_t flight_;    /* what it is for */
+#endif
     unsigned char pad_[IVS_LINE_];
     uint64_t epoch_;
-    uint64_t crowd_;    /* read sections open in threads that could not get a record */
-    uintptr_t orphans_; /* nodes retired by such threads */
-    uintptr_t orphan_defers_;
+    uint64_t crowd_;    /* BUILTIN: read sections open in threads that could not get a record */
+    uint64_t limbo_;    /* else: nodes and callbacks that wait, */
+    uint64_t bytes_;    /* their memory, */
+    uint32_t busy_;     /* and whether a grace period is under way */
+    uintptr_t orphans_; /* BUILTIN: retired by threads without a record; else: waits for the next grace period */
 };
 
 struct ivs_domain_stats {
-    uint64_t epoch;         /* grace periods ended, plus one */
-    uint64_t records;       /* threads that ever used the domain at once */
-    uint64_t readers;       /* open read sections, nested ones counted once */
-    uint64_t oldest_reader; /* how many epochs the oldest is behind; 2 and growing limbo: a stalled reader */
+    uint64_t epoch;         /* grows with each grace period */
+    uint64_t records;       /* BUILTIN: threads that ever used the domain at once */
+    uint64_t readers;       /* BUILTIN: open read sections, nested ones counted once */
+    uint64_t oldest_reader; /* BUILTIN: epochs that the oldest is behind; with a growing limbo: a stalled reader */
     uint64_t limbo;         /* nodes and deferred callbacks that wait for their grace period */
     uint64_t limbo_bytes;   /* their node memory */
 };
@@ -462,9 +539,17 @@ IVS_API int ivs_domain_defer(struct ivs_domain *domain, struct ivs_defer *defer,
  *  Context: any place where release callbacks may run; does not sleep.
  *  Progress: lock-free; a stalled reader makes it release less.
  *  Ordering: read sections happen before the releases that waited for them.
- *  Returns: how many nodes and callbacks were released.
+ *  Returns: how many nodes and callbacks were released by this call (0 where liburcu or the host release them).
  *  Lifetime: none. */
 IVS_API size_t ivs_domain_reclaim(struct ivs_domain *domain);
+
+/** Waits until what was retired before the call has been released: ivs_domain_synchronize and the callbacks.
+ *  Context: as ivs_domain_synchronize; runs release callbacks, or waits for them.
+ *  Progress: blocking; ends when the present readers do.
+ *  Ordering: those callbacks happen before the return.
+ *  Returns: 0; -EINVAL: not a domain; -EDEADLK: called inside a read section.
+ *  Lifetime: none. */
+IVS_API int ivs_domain_barrier(struct ivs_domain *domain) IVS_MUST_CHECK;
 
 /** Says how the reclamation is doing; figures of one moment each, not of the same one.
  *  Context: any; does not sleep.
@@ -619,6 +704,20 @@ IVS_API struct ivs_node *ivs_node_new(struct ivs_domain *domain, uint64_t start,
  *  Lifetime: as ivs_node_new. */
 IVS_API struct ivs_node *ivs_node_new_height(struct ivs_domain *domain, uint64_t start, uint64_t end, void *value,
                                              unsigned flags, unsigned height) IVS_MUST_CHECK;
+
+/* Memory that ivs_node_init_at needs for a node. */
+#define IVS_NODE_BYTES(payload_size, height)                                                                           \
+    ((payload_size) + sizeof(struct ivs_node) + ((size_t)(height)-1) * sizeof(struct ivs_link_))
+
+/** Prepares a node in memory of the caller's: for the time before there is an allocator, or where none may fail.
+ *  Context: any; does not sleep, does not allocate.
+ *  Progress: wait-free.
+ *  Ordering: as ivs_node_new.
+ *  Returns: the node; NULL: NULL argument, bad bounds, height not 1..IVSKIP_MAX_HEIGHT, memory not 8-byte aligned.
+ *  Lifetime: `memory`, IVS_NODE_BYTES(payload_size, height) bytes, must stay until the node's release callback or,
+ *  without one, until ivs_domain_barrier after it left the map; the domain never frees it. */
+IVS_API struct ivs_node *ivs_node_init_at(struct ivs_domain *domain, void *memory, unsigned height, uint64_t start,
+                                          uint64_t end, void *value) IVS_MUST_CHECK;
 
 /** Frees a node that was never published. The release callback is not called: its value is still the caller's.
  *  Context: any; does not sleep.
@@ -906,34 +1005,16 @@ static inline struct ivs_node *ivs_lock_next(const struct ivs_lock *lock, const 
  *   P12 release of a record's limbo -> the next holder of it.
  *   P13 push on the orphan stack -> the exchange that takes all.
  *   P14 a record changes hands: thread exit, claim, end of the domain.
+ *   P15 (liburcu, host) the flag that a grace period is under way, and the stack of what
+ *   waits for the next: either the
+ *       callback finds what was pushed, or the pusher finds that it must start. Store
+ *       buffering, so RMW on both sides.
  */
 
 /* -------------------------------------------------------------------------------- host */
 
-/*
- * Everything the header needs from the world. Each hook may be defined in IVSKIP_CONFIG.
- *
- *   IVSKIP_ASSERT(c)           misuse check, only with IVSKIP_DEBUG
- *   IVSKIP_RELAX()             one polite spin step
- *   IVSKIP_HOST_MALLOC(bytes)  default allocator and thread records; NULL is allowed
- *   IVSKIP_HOST_FREE(memory)
- *   IVSKIP_HOST_NOW()          monotonic nanoseconds
- *   IVSKIP_HOST_YIELD()        give the processor away; outside read sections
- *   IVSKIP_HOST_PARK(word, ticket, deadline)  sleep while *word == ticket,
- *                                             until woken or `deadline` (monotonic, UINT64_MAX: none);
- *                              may return early; called outside read sections by the waiter, who may hold ranges
- *   IVSKIP_HOST_WAKE(word)     wake all who sleep on word; must not sleep
- */
-#include <pthread.h>
-#if !defined(IVSKIP_HOST_MALLOC) || !defined(IVSKIP_HOST_FREE)
-#include <stdlib.h>
-#endif
-#ifndef IVSKIP_HOST_MALLOC
-#define IVSKIP_HOST_MALLOC(bytes) malloc(bytes)
-#endif
-#ifndef IVSKIP_HOST_FREE
-#define IVSKIP_HOST_FREE(memory) free(memory)
-#endif
+/* Everything the header needs from the world (manual, section 8); in userspace each hook has a default. */
+
 #ifndef IVSKIP_ASSERT
 #define IVSKIP_ASSERT(condition) ((condition) ? (void)0 : __builtin_trap())
 #endif
@@ -950,8 +1031,35 @@ static inline struct ivs_node *ivs_lock_next(const struct ivs_lock *lock, const 
 #endif
 #endif
 
+#if IVS_RCU_IS_(HOST)
+#ifndef IVSKIP_HOST_MALLOC
+#define IVSKIP_HOST_MALLOC(bytes) ((void)(bytes), (void *)0)
+#endif
+#ifndef IVSKIP_HOST_FREE
+#define IVSKIP_HOST_FREE(memory) ((void)(memory))
+#endif
+#ifndef IVSKIP_HOST_YIELD
+#define IVSKIP_HOST_YIELD() IVSKIP_RELAX()
+#endif
+#ifndef IVSKIP_HOST_PARK
+#define IVSKIP_HOST_PARK(word, ticket, deadline) ((void)(word), (void)(ticket), (void)(deadline), IVSKIP_RELAX())
+#define IVSKIP_HOST_WAKE(word)                   ((void)(word))
+#endif
+#ifndef IVSKIP_HOST_RCU_HELD
+#define IVSKIP_HOST_RCU_HELD() 0
+#endif
+
+#else /* userspace */
+#include <pthread.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <time.h>
+#ifndef IVSKIP_HOST_MALLOC
+#define IVSKIP_HOST_MALLOC(bytes) malloc(bytes)
+#endif
+#ifndef IVSKIP_HOST_FREE
+#define IVSKIP_HOST_FREE(memory) free(memory)
+#endif
 #ifndef IVSKIP_HOST_YIELD
 #define IVSKIP_HOST_YIELD() ((void)sched_yield())
 #endif
@@ -1008,6 +1116,70 @@ static void ivs_host_park_(uint32_t *word, uint32_t ticket, uint64_t deadline) {
 static void ivs_host_wake_(uint32_t *word) { (void)word; }
 #endif
 #endif
+#endif /* userspace */
+
+/*
+ * The RCU of others, by one set of names. Under ThreadSanitizer the packaged liburcu, which is not instrumented,
+ * would hide the order that its grace periods make; the two annotations say it.
+ */
+#if defined(__SANITIZE_THREAD__)
+#define IVS_TSAN_ 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define IVS_TSAN_ 1
+#endif
+#endif
+#if defined(IVS_TSAN_) && !IVS_RCU_IS_(BUILTIN) && !IVS_RCU_IS_(HOST)
+#if defined(__cplusplus)
+extern "C" {
+#endif
+void __tsan_acquire(void *address);
+void __tsan_release(void *address);
+#if defined(__cplusplus)
+}
+#endif
+#define IVS_TSAN_SECTION_ENDS_(domain) __tsan_release(domain)
+#define IVS_TSAN_GRACE_OVER_(domain)   __tsan_acquire(domain)
+#else
+#define IVS_TSAN_SECTION_ENDS_(domain) ((void)(domain))
+#define IVS_TSAN_GRACE_OVER_(domain)   ((void)(domain))
+#endif
+
+#define IVS_RCU_OFFLINE_() ((void)0)
+#define IVS_RCU_ONLINE_()  ((void)0)
+#if IVS_RCU_IS_(URCU_MEMB)
+#define IVS_RCU_ENTER_()        urcu_memb_read_lock()
+#define IVS_RCU_EXIT_()         urcu_memb_read_unlock()
+#define IVS_RCU_HELD_()         urcu_memb_read_ongoing()
+#define IVS_RCU_CALL_(head, fn) urcu_memb_call_rcu(head, fn)
+#define IVS_RCU_SYNCHRONIZE_()  urcu_memb_synchronize_rcu()
+#define IVS_RCU_BARRIER_()      urcu_memb_barrier()
+#elif IVS_RCU_IS_(URCU_QSBR)
+#undef IVS_RCU_OFFLINE_
+#undef IVS_RCU_ONLINE_
+#define IVS_RCU_OFFLINE_()      urcu_qsbr_thread_offline()
+#define IVS_RCU_ONLINE_()       urcu_qsbr_thread_online()
+#define IVS_RCU_ENTER_()        urcu_qsbr_read_lock()
+#define IVS_RCU_EXIT_()         urcu_qsbr_read_unlock()
+#define IVS_RCU_HELD_()         0 /* cannot be told: an online thread is in a section as far as liburcu knows */
+#define IVS_RCU_CALL_(head, fn) urcu_qsbr_call_rcu(head, fn)
+#define IVS_RCU_SYNCHRONIZE_()  urcu_qsbr_synchronize_rcu()
+#define IVS_RCU_BARRIER_()      urcu_qsbr_barrier()
+#elif IVS_RCU_IS_(URCU_BP)
+#define IVS_RCU_ENTER_()        urcu_bp_read_lock()
+#define IVS_RCU_EXIT_()         urcu_bp_read_unlock()
+#define IVS_RCU_HELD_()         urcu_bp_read_ongoing()
+#define IVS_RCU_CALL_(head, fn) urcu_bp_call_rcu(head, fn)
+#define IVS_RCU_SYNCHRONIZE_()  urcu_bp_synchronize_rcu()
+#define IVS_RCU_BARRIER_()      urcu_bp_barrier()
+#elif IVS_RCU_IS_(HOST)
+#define IVS_RCU_ENTER_()        IVSKIP_HOST_RCU_ENTER()
+#define IVS_RCU_EXIT_()         IVSKIP_HOST_RCU_EXIT()
+#define IVS_RCU_HELD_()         IVSKIP_HOST_RCU_HELD()
+#define IVS_RCU_CALL_(head, fn) IVSKIP_HOST_CALL_RCU(head, fn)
+#define IVS_RCU_SYNCHRONIZE_()  IVSKIP_HOST_SYNCHRONIZE()
+#define IVS_RCU_BARRIER_()      IVSKIP_HOST_RCU_BARRIER()
+#endif
 
 /* -------------------------------------------------------------------------------- words */
 
@@ -1034,7 +1206,23 @@ static inline struct ivs_link_ *ivs_up_(struct ivs_node *node, unsigned level) {
 }
 
 static inline size_t ivs_node_bytes_(const struct ivs_domain *domain, const struct ivs_node *node) {
-    return domain->payload_size_ + sizeof(struct ivs_node) + (size_t)(node->room_ - 1) * sizeof(struct ivs_link_);
+    return IVS_NODE_BYTES(domain->payload_size_, node->room_);
+}
+
+static uint64_t ivs_mix_(uint64_t x) { /* finalizer of splitmix64 */
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+/* One step of xorshift64*. */
+static inline uint64_t ivs_xorshift_(uint64_t *state) {
+    uint64_t x = *state;
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
+    *state = x;
+    return x * 0x2545f4914f6cdd1du;
 }
 
 /* [start, end) as first and last key; false: not a range. end == 0 stands for 2^64. */
@@ -1069,25 +1257,14 @@ static inline void ivs_list_push_(struct ivs_list_ *list, uintptr_t item, size_t
     list->bytes += bytes;
 }
 
-/* Moves all of `from` into `to`. */
-static void ivs_list_move_(struct ivs_list_ *to, struct ivs_list_ *from) {
-    if (!from->first) return;
-    *ivs_item_next_(from->last) = to->first;
-    if (!to->first) to->last = from->last;
-    to->first = from->first;
-    to->count += from->count;
-    to->bytes += from->bytes;
-    from->first = from->last = 0;
-    from->count = from->bytes = 0;
-}
-
 static void *ivs_memory_(struct ivs_domain *domain, size_t bytes, unsigned flags) {
     if (domain->ops_ && domain->ops_->alloc) return domain->ops_->alloc(domain->ctx_, bytes, flags);
-    return IVSKIP_HOST_MALLOC(bytes);
+    return (void *)IVSKIP_HOST_MALLOC(bytes);
 }
 
 static void ivs_node_free_(struct ivs_domain *domain, struct ivs_node *node) {
     void *memory = (unsigned char *)node - domain->payload_size_;
+    if (node->foreign_) return;
     if (domain->ops_ && domain->ops_->free) domain->ops_->free(domain->ctx_, memory, ivs_node_bytes_(domain, node));
     else IVSKIP_HOST_FREE(memory);
 }
@@ -1113,6 +1290,8 @@ static size_t ivs_list_release_(struct ivs_domain *domain, struct ivs_list_ *lis
 }
 
 /* -------------------------------------------------------------------------------- built-in RCU: epochs */
+
+#if IVS_RCU_IS_(BUILTIN)
 
 /*
  * Each thread that uses a domain has a record in it. `active` is 0, or the epoch in which the thread's read section
@@ -1144,6 +1323,18 @@ struct ivs_record_ {
     struct ivs_list_ open, closed[3];
     uint64_t count, bytes; /* in all four lists; read by statistics */
 };
+
+/* Moves all of `from` into `to`. */
+static void ivs_list_move_(struct ivs_list_ *to, struct ivs_list_ *from) {
+    if (!from->first) return;
+    *ivs_item_next_(from->last) = to->first;
+    if (!to->first) to->last = from->last;
+    to->first = from->first;
+    to->count += from->count;
+    to->bytes += from->bytes;
+    from->first = from->last = 0;
+    from->count = from->bytes = 0;
+}
 
 /* A thread's records, the one used last first. The one piece of state of the host: a cache, and the key that
  * empties it at thread exit. */
@@ -1177,12 +1368,6 @@ static void ivs_thread_exit_(void *thread) {
 
 static void ivs_thread_key_make_(void) {
     ivs_thread_key_ok_ = pthread_key_create(&ivs_thread_key_, ivs_thread_exit_) == 0;
-}
-
-static uint64_t ivs_mix_(uint64_t x) { /* finalizer of splitmix64 */
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
 }
 
 static struct ivs_record_ *ivs_record_make_(struct ivs_domain *domain) {
@@ -1421,27 +1606,26 @@ int ivs_domain_synchronize(struct ivs_domain *domain) {
     return 0;
 }
 
-int ivs_domain_defer(struct ivs_domain *domain, struct ivs_defer *defer, void (*fn)(struct ivs_defer *defer)) {
-    struct ivs_list_ list = {0, 0, 0, 0};
-    if (!domain || !defer || !fn) return IVS_EINVAL;
-    defer->fn_ = fn;
-    ivs_list_push_(&list, (uintptr_t)defer | IVS_IS_DEFER_, 0);
-    ivs_retire_(domain, &list);
-    return 0;
+int ivs_domain_barrier(struct ivs_domain *domain) {
+    struct ivs_list_ due = {0, 0, 0, 0};
+    int r;
+    if (!domain || domain->magic_ != IVS_DOMAIN_MAGIC_) return IVS_EINVAL;
+    if (ivs_in_section_(domain)) return IVS_EDEADLK;
+    ivs_domain_sweep_(domain, &due); /* closes every open list */
+    r = ivs_domain_synchronize(domain);
+    ivs_domain_sweep_(domain, &due);
+    (void)ivs_list_release_(domain, &due);
+    return r;
 }
 
-int ivs_domain_init(struct ivs_domain *domain, const struct ivs_domain_config *config) {
-    static const struct ivs_domain_config none = {NULL, NULL, 0, 0};
-    if (!config) config = &none;
-    if (!domain || config->payload_size % 8 || config->payload_size > 65536) return IVS_EINVAL;
-    __builtin_memset(domain, 0, sizeof(*domain));
-    domain->ops_ = config->ops;
-    domain->ctx_ = config->ctx;
-    domain->payload_size_ = config->payload_size;
-    domain->seed_ = config->seed ? config->seed : ivs_mix_(IVSKIP_HOST_NOW() ^ (uintptr_t)domain);
+static void ivs_domain_start_(struct ivs_domain *domain) {
     domain->epoch_ = 3; /* so that tags of empty lists, 0, are long due */
-    domain->magic_ = IVS_DOMAIN_MAGIC_;
-    return 0;
+}
+
+/* 64 bits for a tower's height; `salt` serves a thread without a record. */
+static uint64_t ivs_random_(struct ivs_domain *domain, uintptr_t salt) {
+    struct ivs_record_ *record = ivs_record_get_(domain);
+    return record ? ivs_xorshift_(&record->random) : ivs_mix_(domain->seed_ ^ salt);
 }
 
 static bool ivs_domain_busy_(struct ivs_domain *domain) {
@@ -1513,44 +1697,212 @@ int ivs_domain_reset_after_fork(struct ivs_domain *domain) {
     return 0;
 }
 
+#endif /* BUILTIN */
+
+/* -------------------------------------------------------------------------------- RCU of liburcu or of the host */
+
+#if !IVS_RCU_IS_(BUILTIN)
+
+/*
+ * Retired things collect on the domain's stack. One grace period at a time is under way, for all that was on the
+ * stack when it began; when it is over, its things are released and the next begins. So nothing is allocated, and a
+ * node needs no callback of its own.
+ */
+
+void ivs_domain_read_enter(struct ivs_domain *domain) {
+    (void)domain;
+    IVS_RCU_ENTER_();
+}
+
+void ivs_domain_read_exit(struct ivs_domain *domain) {
+    IVS_TSAN_SECTION_ENDS_(domain);
+    IVS_RCU_EXIT_();
+}
+
+static bool ivs_in_section_(struct ivs_domain *domain) {
+    (void)domain;
+    return IVS_RCU_HELD_();
+}
+
+static void ivs_grace_over_(IVS_RCU_HEAD_ *head);
+
+/* Starts a grace period for all that waits, unless one is under way: then its end will. */
+static void ivs_grace_begin_(struct ivs_domain *domain) {
+    do {
+        if (ivs_swap_acq_rel_32_(&domain->busy_, 1)) return;            /* [P15] */
+        domain->flight_ = ivs_swap_acq_rel_word_(&domain->orphans_, 0); /* [P13] */
+        if (domain->flight_) {
+            IVS_RCU_CALL_(&domain->grace_, ivs_grace_over_);
+            return;
+        }
+        (void)ivs_swap_acq_rel_32_(&domain->busy_, 0);     /* [P15] */
+    } while (ivs_add_acq_rel_word_(&domain->orphans_, 0)); /* [P15] */
+}
+
+/* Releases what the grace period was for, and begins the next. */
+static void ivs_grace_over_(IVS_RCU_HEAD_ *head) {
+    struct ivs_domain *domain =
+        (struct ivs_domain *)(void *)((unsigned char *)head - offsetof(struct ivs_domain, grace_));
+    struct ivs_list_ due = {0, 0, 0, 0};
+    IVS_TSAN_GRACE_OVER_(domain);
+    for (uintptr_t item = domain->flight_, next; item; item = next) {
+        next = *ivs_item_next_(item);
+        ivs_list_push_(&due, item, item & IVS_IS_DEFER_ ? 0 : ivs_node_bytes_(domain, (struct ivs_node *)item));
+    }
+    (void)ivs_add_relaxed_64_(&domain->epoch_, 1);
+    (void)ivs_add_relaxed_64_(&domain->limbo_, 0 - due.count);
+    (void)ivs_add_relaxed_64_(&domain->bytes_, 0 - due.bytes);
+    (void)ivs_list_release_(domain, &due);
+    (void)ivs_swap_acq_rel_32_(&domain->busy_, 0);                             /* [P15] */
+    if (ivs_add_acq_rel_word_(&domain->orphans_, 0)) ivs_grace_begin_(domain); /* [P15] */
+}
+
+static void ivs_retire_(struct ivs_domain *domain, struct ivs_list_ *list) {
+    uintptr_t head = ivs_load_relaxed_word_(&domain->orphans_);
+    if (!list->first) return;
+    (void)ivs_add_relaxed_64_(&domain->limbo_, list->count);
+    (void)ivs_add_relaxed_64_(&domain->bytes_, list->bytes);
+    do {
+        *ivs_item_next_(list->last) = head;
+    } while (!ivs_cas_acq_rel_word_(&domain->orphans_, &head, list->first)); /* [P13] */
+    ivs_grace_begin_(domain);
+}
+
+size_t ivs_domain_reclaim(struct ivs_domain *domain) {
+    if (domain) ivs_grace_begin_(domain);
+    return 0;
+}
+
+int ivs_domain_synchronize(struct ivs_domain *domain) {
+    if (!domain || domain->magic_ != IVS_DOMAIN_MAGIC_) return IVS_EINVAL;
+    if (ivs_in_section_(domain)) return IVS_EDEADLK;
+    IVS_RCU_SYNCHRONIZE_();
+    IVS_TSAN_GRACE_OVER_(domain);
+    return 0;
+}
+
+/* Until nothing waits and nothing is under way; then once more, for the last callback may
+ * still be on its last line. */
+int ivs_domain_barrier(struct ivs_domain *domain) {
+    if (!domain || domain->magic_ != IVS_DOMAIN_MAGIC_) return IVS_EINVAL;
+    if (ivs_in_section_(domain)) return IVS_EDEADLK;
+    while (ivs_load_acquire_32_(&domain->busy_) || ivs_load_acquire_word_(&domain->orphans_)) { /* [P15] */
+        ivs_grace_begin_(domain);
+        IVS_RCU_BARRIER_();
+    }
+    IVS_RCU_BARRIER_();
+    return 0;
+}
+
+static void ivs_domain_start_(struct ivs_domain *domain) { domain->epoch_ = 1; }
+
+static bool ivs_domain_busy_(struct ivs_domain *domain) { return ivs_in_section_(domain); }
+
+int ivs_domain_destroy(struct ivs_domain *domain) {
+    int r;
+    if (!domain || domain->magic_ != IVS_DOMAIN_MAGIC_) return IVS_EINVAL;
+    if (ivs_domain_busy_(domain)) return IVS_EBUSY;
+    r = ivs_domain_barrier(domain);
+    if (r == 0) domain->magic_ = 0;
+    return r;
+}
+
+int ivs_domain_get_stats(struct ivs_domain *domain, struct ivs_domain_stats *stats) {
+    if (!domain || !stats) return IVS_EINVAL;
+    __builtin_memset(stats, 0, sizeof(*stats));
+    stats->epoch = ivs_load_relaxed_64_(&domain->epoch_);
+    stats->limbo = ivs_load_relaxed_64_(&domain->limbo_);
+    stats->limbo_bytes = ivs_load_relaxed_64_(&domain->bytes_);
+    return 0;
+}
+
+/* What a callback of the parent had in hand may be lost with its thread; what waits for the next is not. */
+int ivs_domain_reset_after_fork(struct ivs_domain *domain) {
+    if (!domain || domain->magic_ != IVS_DOMAIN_MAGIC_) return IVS_EINVAL;
+    return 0;
+}
+
+#if IVS_RCU_IS_(HOST)
+static uint64_t ivs_random_(struct ivs_domain *domain, uintptr_t salt) {
+    (void)salt;
+    return ivs_mix_(domain->seed_ ^ IVSKIP_HOST_RANDOM());
+}
+#else
+static __thread uint64_t ivs_random_state_;
+
+static uint64_t ivs_random_(struct ivs_domain *domain, uintptr_t salt) {
+    if (!ivs_random_state_) ivs_random_state_ = ivs_mix_(domain->seed_ ^ salt ^ (uintptr_t)&ivs_random_state_) | 1u;
+    return ivs_xorshift_(&ivs_random_state_);
+}
+#endif
+
+#endif /* not BUILTIN */
+
+/* -------------------------------------------------------------------------------- domains */
+
+int ivs_domain_defer(struct ivs_domain *domain, struct ivs_defer *defer, void (*fn)(struct ivs_defer *defer)) {
+    struct ivs_list_ list = {0, 0, 0, 0};
+    if (!domain || !defer || !fn) return IVS_EINVAL;
+    defer->fn_ = fn;
+    ivs_list_push_(&list, (uintptr_t)defer | IVS_IS_DEFER_, 0);
+    ivs_retire_(domain, &list);
+    return 0;
+}
+
+int ivs_domain_init(struct ivs_domain *domain, const struct ivs_domain_config *config) {
+    static const struct ivs_domain_config none = {NULL, NULL, 0, 0};
+    if (!config) config = &none;
+    if (!domain || config->payload_size % 8 || config->payload_size > 65536) return IVS_EINVAL;
+    __builtin_memset(domain, 0, sizeof(*domain));
+    domain->ops_ = config->ops;
+    domain->ctx_ = config->ctx;
+    domain->payload_size_ = config->payload_size;
+    domain->seed_ = config->seed ? config->seed : ivs_mix_(IVSKIP_HOST_NOW() ^ (uintptr_t)domain);
+    ivs_domain_start_(domain);
+    domain->magic_ = IVS_DOMAIN_MAGIC_;
+    return 0;
+}
+
 /* Height of a new tower: h levels with probability 1/2^h. */
 static unsigned ivs_height_(struct ivs_domain *domain, uintptr_t salt) {
-    struct ivs_record_ *record = ivs_record_get_(domain);
-    uint64_t x = ivs_mix_(domain->seed_ ^ salt);
-    unsigned h;
-    if (record) {
-        x = record->random;
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        record->random = x;
-        x *= 0x2545f4914f6cdd1du;
-    }
-    h = 1 + (unsigned)__builtin_ctzll((x >> 20) | (1ull << 40));
+    unsigned h = 1 + (unsigned)__builtin_ctzll((ivs_random_(domain, salt) >> 20) | (1ull << 40));
     return h < IVSKIP_MAX_HEIGHT ? h : IVSKIP_MAX_HEIGHT;
 }
 
 /* -------------------------------------------------------------------------------- nodes */
 
-struct ivs_node *ivs_node_new_height(struct ivs_domain *domain, uint64_t start, uint64_t end, void *value,
-                                     unsigned flags, unsigned height) {
-    uint64_t last;
-    size_t bytes;
-    unsigned char *memory;
-    struct ivs_node *node;
-    if (!domain || !ivs_range_(start, end, &last) || height > IVSKIP_MAX_HEIGHT) return NULL;
-    if (height == 0) height = ivs_height_(domain, (uintptr_t)start ^ (uintptr_t)value);
-    bytes = domain->payload_size_ + sizeof(*node) + (height - 1) * sizeof(struct ivs_link_);
-    memory = (unsigned char *)ivs_memory_(domain, bytes, flags);
-    if (!memory) return NULL;
-    __builtin_memset(memory, 0, bytes);
-    node = (struct ivs_node *)(void *)(memory + domain->payload_size_);
+/* Zeroes the memory, payload too; no check. */
+static struct ivs_node *ivs_node_make_(struct ivs_domain *domain, void *memory, unsigned height, uint64_t start,
+                                       uint64_t last, void *value) {
+    struct ivs_node *node = (struct ivs_node *)(void *)((unsigned char *)memory + domain->payload_size_);
+    __builtin_memset(memory, 0, IVS_NODE_BYTES(domain->payload_size_, height));
     node->start = start;
     node->last = last;
     node->value_ = (uintptr_t)value;
     node->height_ = node->room_ = (uint8_t)height;
     node->state_ = IVS_PREPARED_;
     return node;
+}
+
+struct ivs_node *ivs_node_init_at(struct ivs_domain *domain, void *memory, unsigned height, uint64_t start,
+                                  uint64_t end, void *value) {
+    uint64_t last;
+    struct ivs_node *node;
+    if (!domain || !memory || (uintptr_t)memory % 8 || !ivs_range_(start, end, &last)) return NULL;
+    if (height < 1 || height > IVSKIP_MAX_HEIGHT) return NULL;
+    node = ivs_node_make_(domain, memory, height, start, last, value);
+    node->foreign_ = 1;
+    return node;
+}
+
+struct ivs_node *ivs_node_new_height(struct ivs_domain *domain, uint64_t start, uint64_t end, void *value,
+                                     unsigned flags, unsigned height) {
+    uint64_t last;
+    void *memory;
+    if (!domain || !ivs_range_(start, end, &last) || height > IVSKIP_MAX_HEIGHT) return NULL;
+    if (height == 0) height = ivs_height_(domain, (uintptr_t)start ^ (uintptr_t)value);
+    memory = ivs_memory_(domain, IVS_NODE_BYTES(domain->payload_size_, height), flags);
+    return memory ? ivs_node_make_(domain, memory, height, start, last, value) : NULL;
 }
 
 struct ivs_node *ivs_node_new(struct ivs_domain *domain, uint64_t start, uint64_t end, void *value, unsigned flags) {
@@ -1663,7 +2015,9 @@ static int ivs_wait_(struct ivs_map *map, struct ivs_node *node, uint64_t deadli
     if (!(word & IVS_WAITERS_) && !ivs_cas_acq_rel_word_(&node->next_, &word, word | IVS_WAITERS_)) return 0; /* [P2] */
     ivs_domain_read_exit(map->domain_);
     (void)ivs_add_relaxed_64_(&map->waits_, 1);
+    IVS_RCU_OFFLINE_();
     IVSKIP_HOST_PARK(&bucket->ticket, ticket, deadline);
+    IVS_RCU_ONLINE_();
     ivs_domain_read_enter(map->domain_);
     return 0;
 }
