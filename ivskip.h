@@ -15,9 +15,11 @@
  *         if (ivs_map_map(&map, 0x1000, 0x9000, text)) return 1;     // [0x1000, 0x9000) -> text
  *         if (ivs_map_map(&map, 0x4000, 0x5000, data)) return 1;     // overwrites the middle
  *         if (ivs_map_unmap(&map, 0x8000, 0x9000)) return 1;         // shortens the right part
- *         for (uint64_t key = 0; ivs_map_lookup_next(&map, key, &hit) == 0; key = hit.end)
+ *         for (uint64_t key = 0; ivs_map_lookup_next(&map, key, &hit) == 0; key = hit.end) {
  *             printf("[%#llx, %#llx) %s\n", (unsigned long long)hit.start, (unsigned long long)hit.end,
  *                    (char *)hit.value);
+ *             if (hit.end == 0) break;                               // 0 stands for 2^64
+ *         }
  *         return ivs_map_destroy(&map);
  *     }
  *
@@ -50,16 +52,23 @@
  *     answer out (ivs_map_lookup).
  *   - Simple updates: ivs_map_map (overwrite), ivs_map_unmap, ivs_map_insert (only if free),
  *     ivs_map_alloc (find room).
- *   - Own updates: ivs_map_lock(range); look at the locked nodes (ivs_lock_first, ivs_lock_next) and at the empty
- *     space that is owned with them ([lock.floor, lock.ceiling)); prepare nodes with ivs_node_new *before* the lock;
- *     then ivs_map_swap replaces all locked nodes by them in one step; ivs_map_unlock.
+ *   - Own updates: prepare as many nodes as may be needed (ivs_node_new, any bounds); ivs_map_lock(range); look at
+ *     the locked nodes (ivs_lock_first, ivs_lock_next) and at the empty space that is owned with them ([lock.floor,
+ *     lock.ceiling)). Locked nodes may stick out of the range: the run must hold nodes for their outer parts too, or
+ *     those keys are unmapped. Set bounds, value and payload of the prepared nodes (ivs_node_set_bounds,
+ *     ivs_node_set_value with lock NULL), ivs_map_swap, ivs_map_unlock, ivs_node_discard what was not needed. Too
+ *     few: unlock, prepare more, start again.
+ *   - While you hold a range, change the map with ivs_map_swap and ivs_node_set_value only: the other updates might
+ *     wait for you (only calls inside a read section are detected, as -EDEADLK).
  *   - What a value points to must outlive its readers: free it in the domain's release callback (which runs a grace
  *     period after the node went), or with ivs_domain_defer after ivs_node_set_value.
  *   - A node's value is split when an update cuts it: give a `fragment` callback if a plain copy of the pointer and
- *     of the payload bytes will not do (reference counts, file offsets).
+ *     of the payload bytes will not do (reference counts, file offsets). With reference counts each node owns one:
+ *     take one in each call of `fragment` (two calls if the middle of a node is cut out), drop one in each `release`.
  *   - Lock several ranges only in ascending order of keys, and only if a node lies between them (it starts at the
- *     ceiling of the first lock and ends at or before the start of the second): a lock takes the node before its range
- *     too, and would wait for its own thread if that is held. Closer ranges are locked as one, first start to last end.
+ *     ceiling of the first lock and ends at or before the start of the second): a lock takes the node
+ *     before its range too, and would wait for its own thread if that is held. Closer ranges are locked as
+ *     one, first start to last end.
  *   - Never block on a lock inside a read section.
  *
  * 3. Guarantees
@@ -74,7 +83,8 @@
  *   G5  Updates of ranges whose locked parts (the nodes they meet, the predecessor, the gaps behind these) do not
  *       meet run in parallel. A thread that stops for ever stops only those who want what it holds.
  *   G6  A node is released after the end of every read section that was open when it left the map.
- *   G7  Alloc refuses (-ENOMEM) only if at some instant of the call no gap in the window fitted.
+ *   G7  Alloc answers that there is no room only if at some instant of the call no gap in the window fitted. (-ENOMEM
+ *       is also the answer when there is no memory for a node; ivs_map_alloc_node allocates nothing.)
  *
  *   Ordering: what a thread wrote before it published a node or a value is visible to whoever finds it (release and
  *   acquire). Unlock of a range happens before the next lock of it.
@@ -89,11 +99,12 @@
  *
  *   IVSKIP_IMPLEMENTATION   bodies are compiled here; in one file of a program
  *   IVSKIP_STATIC           all is private to this file (implies the implementation)
- *   IVSKIP_CONFIG           quoted name of a header with the host's hooks (section "Host"); default: none
- *   IVSKIP_ATOMICS          quoted name of a header that replaces the atomic wrappers (for checkers); default: none
+ *   IVSKIP_CONFIG         * quoted name of a header with the host's hooks (section 8); default: none
+ *   IVSKIP_ATOMICS          quoted name of a header that defines the functions of IVS_ATOMICS_ in its own way, for
+ *                           checkers; default: none
  *   IVSKIP_RCU            * how readers are protected (section 7): BUILTIN (default), URCU_MEMB, URCU_QSBR, URCU_BP,
  *                           HOST
- *   IVSKIP_MAX_HEIGHT     * highest tower, 2..64, default 24: short searches up to about 2^24 nodes
+ *   IVSKIP_MAX_HEIGHT     * highest tower, 2..40, default 24: short searches up to about 2^24 nodes
  *   IVSKIP_SPIN             looks at a held link before the thread sleeps, 0..1000000, default 100
  *   IVSKIP_RETIRE_BATCH     nodes a thread collects before it tries to end a grace period, 1..65536, default 64
  *   IVSKIP_LINK_TRIES       lost races after which a tower is left lower than drawn, 1..1000000, default 16
@@ -101,8 +112,10 @@
  *
  * 6. Limits
  *
- *   64-bit keys; compilers with GNU atomics (gcc, clang); nodes 8-byte aligned. Not async-signal-safe. After fork()
- *   the child must call ivs_map_reset_after_fork before it uses a map that other threads of the parent used.
+ *   Ranges that lie in one gap, or behind the same node, exclude each other: a lock takes the node before the range
+ *   and the gap. An empty map is one gap. Equal neighbours are never joined. Alloc is linear in the nodes that it
+ *   passes. 64-bit keys; compilers with GNU atomics (gcc, clang); nodes 8-byte aligned. Not async-signal-safe. After
+ *   fork() the child must call ivs_map_reset_after_fork before it uses a map that other threads of the parent used.
  *   IVSKIP_STATIC gives each file maps of its own: do not hand them to another file.
  *
  * 7. RCU
@@ -117,9 +130,11 @@
  *
  * 8. Minimal port (IVSKIP_RCU=HOST)
  *
- *   The header that IVSKIP_CONFIG names defines these hooks. Write them in this order: after the first group queries
- *   work, after the second updates, after the third the port is polite. [c] context in which it is called and what it
- *   may do, [d] default.
+ *   The header that IVSKIP_CONFIG names defines these hooks; the compiler may also call memcpy and memset. Write them
+ *   in the order of the three groups (with __builtin_trap() for the next one's until then): after the first, queries
+ *   work; after the second, updates; after the third, the port is polite. [c]: context in which it is called, and
+ *   what it may do. [d]: default. The hooks from MALLOC on may be defined in userspace too, in place of malloc, free,
+ *   clock_gettime, futex and sched_yield; MALLOC also makes the BUILTIN back end's thread records.
  *
  *   IVSKIP_HOST_RCU_ENTER()     [c] any context of a caller; must not sleep; nests. No callback that is given to
  *                               CALL_RCU from here on may run before the matching EXIT. [d] none
@@ -188,8 +203,8 @@
 #define IVSKIP_RCU BUILTIN
 #endif
 
-#if IVSKIP_MAX_HEIGHT < 2 || IVSKIP_MAX_HEIGHT > 64
-#error "IVSKIP_MAX_HEIGHT must be 2..64"
+#if IVSKIP_MAX_HEIGHT < 2 || IVSKIP_MAX_HEIGHT > 40
+#error "IVSKIP_MAX_HEIGHT must be 2..40"
 #endif
 #if IVSKIP_SPIN < 0 || IVSKIP_SPIN > 1000000
 #error "IVSKIP_SPIN must be 0..1000000"
@@ -294,7 +309,7 @@ enum {
     IVS_EEXIST = -17,    /* the range is not free */
     IVS_EINVAL = -22,    /* bad argument */
     IVS_EPERM = -1,      /* misuse of a handle or node: not locked, not ours, published already */
-    IVS_EDEADLK = -35,   /* the caller would wait for itself */
+    IVS_EDEADLK = -35,   /* called inside a read section, or a release callback waits */
     IVS_EBADMSG = -74,   /* ivs_map_validate found a broken invariant */
     IVS_ETIMEDOUT = -110 /* the time is over */
 };
@@ -303,6 +318,7 @@ enum {
 
 struct ivs_map;
 struct ivs_domain;
+typedef uint64_t ivs_u64_ __attribute__((aligned(8))); /* an atomic one; also on 32-bit hosts */
 
 /*
  * A node: one mapped interval. In memory, from low to high addresses:
@@ -333,8 +349,8 @@ struct ivs_node {
 /* Upper link: the successor at this level, and a copy of its start that may be stale (a hint for readers). */
 struct ivs_link_ {
     uintptr_t next;
-    uint64_t key;
-};
+    ivs_u64_ key;
+} __attribute__((aligned(8)));
 
 /* What ivs_map_lookup copies out. */
 struct ivs_entry {
@@ -349,16 +365,17 @@ struct ivs_defer {
     void (*fn_)(struct ivs_defer *self);
 };
 
-/* A domain's callbacks. Any may be NULL. All get the domain's ctx. None may use a map of this
- * domain in a way that waits. */
+/* A domain's callbacks. Any may be NULL, but alloc and free come together. All get the domain's ctx. None may use a
+ * map of this domain in a way that waits. */
 struct ivs_domain_ops {
     /* `bytes` of memory, 8-byte aligned, or NULL. May sleep unless flags has IVS_NOSLEEP. Called without any lock of
      * a map, outside read sections unless the caller is in one. Default: the host's malloc. */
     void *(*alloc)(void *ctx, size_t bytes, unsigned flags);
     /* Takes back what alloc gave, with its size. Must not sleep. Default: the host's free. */
     void (*free)(void *ctx, void *memory, size_t bytes);
-    /* The node left a map and its grace period is over; its memory is freed next. Called from any thread that updates
-     * a map of the domain or calls ivs_domain_reclaim, without locks. Must not sleep. */
+    /* The end of a node whose value a map owned: after its grace period, or at once for a fragment of an update that
+     * failed; its memory is freed next. Called from any thread inside a call of this library, which may hold other
+     * ranges or be in a read section (liburcu, host: where its callbacks run). Must not sleep or wait. */
     void (*release)(void *ctx, struct ivs_node *node);
 };
 
@@ -366,7 +383,7 @@ struct ivs_domain_config {
     const struct ivs_domain_ops *ops; /* NULL: host's malloc and free, no release callback */
     void *ctx;                        /* handed to the ops */
     size_t payload_size;              /* bytes in front of each node, a multiple of 8, at most 65536; default 0 */
-    uint64_t seed;                    /* of the tower heights; 0: drawn from the clock */
+    uint64_t seed;                    /* of the tower heights; BUILTIN: makes them repeat; 0: drawn from the clock */
 };
 
 enum {
@@ -389,20 +406,21 @@ struct ivs_domain {
     uintptr_t flight_;    /* what it is for */
 #endif
     unsigned char pad_[IVS_LINE_];
-    uint64_t epoch_;
-    uint64_t crowd_;    /* BUILTIN: read sections open in threads that could not get a record */
-    uint64_t limbo_;    /* else: nodes and callbacks that wait, */
-    uint64_t bytes_;    /* their memory, */
+    ivs_u64_ epoch_;
+    ivs_u64_ crowd_;    /* BUILTIN: read sections open in threads that could not get a record */
+    ivs_u64_ limbo_;    /* else: nodes and callbacks that wait, */
+    ivs_u64_ bytes_;    /* their memory, */
     uint32_t busy_;     /* and whether a grace period is under way */
     uintptr_t orphans_; /* BUILTIN: retired by threads without a record; else: waits for the next grace period */
-};
+} __attribute__((aligned(8)));
 
 struct ivs_domain_stats {
     uint64_t epoch;         /* grows with each grace period */
     uint64_t records;       /* BUILTIN: threads that ever used the domain at once */
     uint64_t readers;       /* BUILTIN: open read sections, nested ones counted once */
     uint64_t oldest_reader; /* BUILTIN: epochs that the oldest is behind; with a growing limbo: a stalled reader */
-    uint64_t limbo;         /* nodes and deferred callbacks that wait for their grace period */
+    uint64_t limbo;         /* nodes and deferred callbacks that wait for their grace period (BUILTIN: but for those of
+                               threads without a record) */
     uint64_t limbo_bytes;   /* their node memory */
 };
 
@@ -431,10 +449,10 @@ struct ivs_map {
     uint64_t magic_;
     uint32_t height_; /* no node is higher; a hint where searches begin */
     struct ivs_bucket_ buckets_[IVS_BUCKETS_];
-    uint64_t waits_;
-    uint64_t restarts_;
-    uint64_t refusals_;
-    uint64_t window_locks_;
+    ivs_u64_ waits_;
+    ivs_u64_ restarts_;
+    ivs_u64_ refusals_;
+    ivs_u64_ window_locks_;
     struct ivs_domain own_;
 };
 
@@ -490,7 +508,7 @@ enum ivs_dump_format { IVS_DUMP_TEXT = 0, IVS_DUMP_DOT = 1 };
  *  Context: any; does not sleep.
  *  Progress: wait-free.
  *  Ordering: none; publish the domain to other threads yourself.
- *  Returns: 0; -EINVAL: NULL domain, payload_size over 65536 or not a multiple of 8.
+ *  Returns: 0; -EINVAL: NULL domain, payload_size over 65536 or not a multiple of 8, only one of alloc and free.
  *  Lifetime: the domain's memory is the caller's; it must not move. */
 IVS_API int ivs_domain_init(struct ivs_domain *domain, const struct ivs_domain_config *config) IVS_MUST_CHECK;
 
@@ -500,7 +518,7 @@ IVS_API int ivs_domain_init(struct ivs_domain *domain, const struct ivs_domain_c
  *  Ordering: none needed; the caller is alone.
  *  Returns: 0; -EINVAL: not a domain; -EBUSY: a read section is open, nothing done.
  *  Lifetime: the memory may be reused; threads that used the domain need not have exited. */
-IVS_API int ivs_domain_destroy(struct ivs_domain *domain);
+IVS_API int ivs_domain_destroy(struct ivs_domain *domain) IVS_MUST_CHECK;
 
 /** Opens a read section: what is found in it stays readable until it is closed. Sections nest.
  *  Context: any thread; not in signal or interrupt handlers. The first call of a thread allocates its record.
@@ -515,7 +533,8 @@ IVS_API void ivs_domain_read_enter(struct ivs_domain *domain);
  *  Context: the thread that opened it.
  *  Progress: wait-free.
  *  Ordering: release: the section's accesses come before what is done after the grace period.
- *  Returns: nothing; without an open section it is an assertion in debug builds and does nothing in release builds.
+ *  Returns: nothing; without an open section it is an assertion in debug builds; in release builds it does nothing,
+ *  unless other threads share the counter of those without a record.
  *  Lifetime: nodes found in the section may be freed from now on. */
 IVS_API void ivs_domain_read_exit(struct ivs_domain *domain);
 
@@ -547,7 +566,7 @@ IVS_API size_t ivs_domain_reclaim(struct ivs_domain *domain);
  *  Context: as ivs_domain_synchronize; runs release callbacks, or waits for them.
  *  Progress: blocking; ends when the present readers do.
  *  Ordering: those callbacks happen before the return.
- *  Returns: 0; -EINVAL: not a domain; -EDEADLK: called inside a read section.
+ *  Returns: 0; -EINVAL: not a domain; -EDEADLK: called inside a read section or (BUILTIN) a release callback.
  *  Lifetime: none. */
 IVS_API int ivs_domain_barrier(struct ivs_domain *domain) IVS_MUST_CHECK;
 
@@ -585,7 +604,7 @@ IVS_API int ivs_map_init(struct ivs_map *map, const struct ivs_map_config *confi
  *  Returns: 0; -EINVAL: not a map; -EBUSY: a range is held or a read section of the own domain is open, nothing
  *  done.
  *  Lifetime: the memory may be reused. */
-IVS_API int ivs_map_destroy(struct ivs_map *map);
+IVS_API int ivs_map_destroy(struct ivs_map *map) IVS_MUST_CHECK;
 
 /** The domain of a map.
  *  Context: any.
@@ -682,8 +701,8 @@ static inline void *ivs_node_value(const struct ivs_node *node);
  *  Ordering: written before publication: visible to whoever finds the node.
  *  Returns: pointer to the first byte, 8-byte aligned.
  *  Lifetime: the node's. */
-static inline void *ivs_node_payload(const struct ivs_domain *domain, struct ivs_node *node) {
-    return (unsigned char *)node - domain->payload_size_;
+static inline void *ivs_node_payload(const struct ivs_domain *domain, const struct ivs_node *node) {
+    return (void *)((uintptr_t)node - domain->payload_size_);
 }
 
 /** Prepares a node [start, end) with a random tower; its payload bytes are zero.
@@ -691,7 +710,8 @@ static inline void *ivs_node_payload(const struct ivs_domain *domain, struct ivs
  *  Progress: the allocator's.
  *  Ordering: none; the node is private until it is published.
  *  Returns: the node; NULL: bad bounds, or no memory.
- *  Lifetime: the caller's until a successful ivs_map_*_node or ivs_map_swap takes it, or ivs_node_discard. */
+ *  Lifetime: the caller's until a successful ivs_map_*_node or ivs_map_swap takes it, or ivs_node_discard. Only
+ *  for maps of this domain. */
 IVS_API struct ivs_node *ivs_node_new(struct ivs_domain *domain, uint64_t start, uint64_t end, void *value,
                                       unsigned flags) IVS_MUST_CHECK;
 
@@ -706,7 +726,7 @@ IVS_API struct ivs_node *ivs_node_new_height(struct ivs_domain *domain, uint64_t
                                              unsigned flags, unsigned height) IVS_MUST_CHECK;
 
 /* Memory that ivs_node_init_at needs for a node. */
-#define IVS_NODE_BYTES(payload_size, height)                                                                           \
+#define IVSKIP_NODE_BYTES(payload_size, height)                                                                        \
     ((payload_size) + sizeof(struct ivs_node) + ((size_t)(height)-1) * sizeof(struct ivs_link_))
 
 /** Prepares a node in memory of the caller's: for the time before there is an allocator, or where none may fail.
@@ -714,7 +734,7 @@ IVS_API struct ivs_node *ivs_node_new_height(struct ivs_domain *domain, uint64_t
  *  Progress: wait-free.
  *  Ordering: as ivs_node_new.
  *  Returns: the node; NULL: NULL argument, bad bounds, height not 1..IVSKIP_MAX_HEIGHT, memory not 8-byte aligned.
- *  Lifetime: `memory`, IVS_NODE_BYTES(payload_size, height) bytes, must stay until the node's release callback or,
+ *  Lifetime: `memory`, IVSKIP_NODE_BYTES(payload_size, height) bytes, must stay until the node's release callback or,
  *  without one, until ivs_domain_barrier after it left the map; the domain never frees it. */
 IVS_API struct ivs_node *ivs_node_init_at(struct ivs_domain *domain, void *memory, unsigned height, uint64_t start,
                                           uint64_t end, void *value) IVS_MUST_CHECK;
@@ -739,9 +759,9 @@ IVS_API int ivs_node_set_bounds(struct ivs_node *node, uint64_t start, uint64_t 
  *  Context: `lock` holds the node; or lock is NULL and the node was never published.
  *  Progress: wait-free.
  *  Ordering: release: what was written before is visible to whoever reads the new value. Linearizable.
- *  Returns: 0; -EINVAL: NULL node; -EPERM: the node is not one that `lock` holds.
+ *  Returns: 0; -EINVAL: NULL node; -EPERM: by its bounds or state the node is not one that `lock` holds.
  *  Lifetime: readers may still use the old value until a grace period has passed (ivs_domain_defer). */
-IVS_API int ivs_node_set_value(const struct ivs_lock *lock, struct ivs_node *node, void *value);
+IVS_API int ivs_node_set_value(const struct ivs_lock *lock, struct ivs_node *node, void *value) IVS_MUST_CHECK;
 
 /* -------------------------------------------------------------------------------- API: locks */
 
@@ -775,7 +795,7 @@ IVS_API int ivs_map_timedlock(struct ivs_map *map, uint64_t start, uint64_t end,
 /** Lets a range go and retires the nodes that were replaced under it.
  *  Context: any thread may do it, one at a time; does not sleep; wakes waiters; may run release callbacks
  *  afterwards.
- *  Progress: wait-free in the number of locked nodes.
+ *  Progress: wait-free in the number of locked nodes; then lock-free, and the callbacks that are due.
  *  Ordering: release.
  *  Returns: 0; -EINVAL: NULL; -EPERM: the lock holds nothing (unlocked twice), nothing done.
  *  Lifetime: the nodes may go from now on. */
@@ -880,7 +900,7 @@ IVS_API int ivs_map_alloc_node(struct ivs_map *map, const struct ivs_alloc *requ
 
 /** Checks every level against the invariants I1 to I6 (see IMPLEMENTATION).
  *  Context: nobody changes the map and no range is held (quiescent); does not sleep.
- *  Progress: O(n log n) for n nodes.
+ *  Progress: O(n) for n nodes.
  *  Ordering: none needed.
  *  Returns: 0; -EBADMSG: broken, *report names the check, node and level; -EINVAL: not a map. `report` may be NULL.
  *  Lifetime: report->node is the map's. */
@@ -931,7 +951,7 @@ IVS_API int ivs_map_reset_after_fork(struct ivs_map *map) IVS_MUST_CHECK;
     static inline T ivs_load_acquire_##s##_(const T *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }               \
     static inline void ivs_store_relaxed_##s##_(T *p, T v) { __atomic_store_n(p, v, __ATOMIC_RELAXED); }               \
     static inline void ivs_store_release_##s##_(T *p, T v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }               \
-    static inline T ivs_swap_acq_rel_##s##_(T *p, T v) { return __atomic_exchange_n(p, v, __ATOMIC_ACQ_REL); }         \
+    static inline T ivs_exchange_acq_rel_##s##_(T *p, T v) { return __atomic_exchange_n(p, v, __ATOMIC_ACQ_REL); }     \
     static inline T ivs_add_relaxed_##s##_(T *p, T v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }           \
     static inline T ivs_add_release_##s##_(T *p, T v) { return __atomic_fetch_add(p, v, __ATOMIC_RELEASE); }           \
     static inline T ivs_add_acq_rel_##s##_(T *p, T v) { return __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL); }           \
@@ -941,7 +961,7 @@ IVS_API int ivs_map_reset_after_fork(struct ivs_map *map) IVS_MUST_CHECK;
         return __atomic_compare_exchange_n(p, old, v, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);                      \
     }
 IVS_ATOMICS_(uintptr_t, word)
-IVS_ATOMICS_(uint64_t, 64)
+IVS_ATOMICS_(ivs_u64_, 64)
 IVS_ATOMICS_(uint32_t, 32)
 #undef IVS_ATOMICS_
 #endif
@@ -1005,6 +1025,7 @@ static inline struct ivs_node *ivs_lock_next(const struct ivs_lock *lock, const 
  *   P12 release of a record's limbo -> the next holder of it.
  *   P13 push on the orphan stack -> the exchange that takes all.
  *   P14 a record changes hands: thread exit, claim, end of the domain.
+ *   P16 the count of a thread's releases -> ivs_domain_barrier: callbacks that another thread runs have ended.
  *   P15 (liburcu, host) the flag that a grace period is under way, and the stack of what
  *   waits for the next: either the
  *       callback finds what was pushed, or the pusher finds that it must start. Store
@@ -1014,6 +1035,12 @@ static inline struct ivs_node *ivs_lock_next(const struct ivs_lock *lock, const 
 /* -------------------------------------------------------------------------------- host */
 
 /* Everything the header needs from the world (manual, section 8); in userspace each hook has a default. */
+#if defined(IVSKIP_HOST_PARK) != defined(IVSKIP_HOST_WAKE)
+#error "define IVSKIP_HOST_PARK and IVSKIP_HOST_WAKE together"
+#endif
+#if defined(IVSKIP_HOST_MALLOC) != defined(IVSKIP_HOST_FREE)
+#error "define IVSKIP_HOST_MALLOC and IVSKIP_HOST_FREE together"
+#endif
 
 #ifndef IVSKIP_ASSERT
 #define IVSKIP_ASSERT(condition) ((condition) ? (void)0 : __builtin_trap())
@@ -1195,6 +1222,10 @@ enum { IVS_PREPARED_ = 0, IVS_PUBLISHED_ = 1, IVS_REPLACED_ = 2 }; /* node->stat
 #define IVS_STATIC_ASSERT_(condition, text) _Static_assert(condition, text)
 #endif
 IVS_STATIC_ASSERT_(sizeof(struct ivs_node) <= 48, "a node of height 2 fits a cache line");
+IVS_STATIC_ASSERT_(sizeof(struct ivs_node) % 8 == 0, "a tower follows its node without a gap");
+IVS_STATIC_ASSERT_(IVSKIP_MAX_HEIGHT <= UINT8_MAX, "heights are kept in a byte");
+IVS_STATIC_ASSERT_(offsetof(struct ivs_link_, key) % 8 == 0, "64-bit atomics are aligned, also on 32-bit hosts");
+IVS_STATIC_ASSERT_(offsetof(struct ivs_domain, epoch_) % 8 == 0, "64-bit atomics are aligned, also on 32-bit hosts");
 IVS_STATIC_ASSERT_(offsetof(struct ivs_map, head_links_) == sizeof(struct ivs_node),
                    "the head's tower follows its node");
 
@@ -1206,7 +1237,7 @@ static inline struct ivs_link_ *ivs_up_(struct ivs_node *node, unsigned level) {
 }
 
 static inline size_t ivs_node_bytes_(const struct ivs_domain *domain, const struct ivs_node *node) {
-    return IVS_NODE_BYTES(domain->payload_size_, node->room_);
+    return IVSKIP_NODE_BYTES(domain->payload_size_, node->room_);
 }
 
 static uint64_t ivs_mix_(uint64_t x) { /* finalizer of splitmix64 */
@@ -1264,20 +1295,27 @@ static void *ivs_memory_(struct ivs_domain *domain, size_t bytes, unsigned flags
 
 static void ivs_node_free_(struct ivs_domain *domain, struct ivs_node *node) {
     void *memory = (unsigned char *)node - domain->payload_size_;
-    if (node->foreign_) return;
     if (domain->ops_ && domain->ops_->free) domain->ops_->free(domain->ctx_, memory, ivs_node_bytes_(domain, node));
     else IVSKIP_HOST_FREE(memory);
 }
 
 /* The end of a node whose value the map owns. */
 static void ivs_node_release_(struct ivs_domain *domain, struct ivs_node *node) {
+    bool foreign = node->foreign_; /* the callback may end that memory */
     if (node->owned_ && domain->ops_ && domain->ops_->release) domain->ops_->release(domain->ctx_, node);
-    ivs_node_free_(domain, node);
+    if (!foreign) ivs_node_free_(domain, node);
 }
 
-static size_t ivs_list_release_(struct ivs_domain *domain, struct ivs_list_ *list) {
-    size_t n = 0;
-    for (uintptr_t item = list->first, next; item; item = next, n++) {
+/* All that hangs on a word: a chain of items becomes a list. */
+static void ivs_list_take_(struct ivs_domain *domain, struct ivs_list_ *list, uintptr_t item) {
+    for (uintptr_t next; item; item = next) {
+        next = *ivs_item_next_(item);
+        ivs_list_push_(list, item, item & IVS_IS_DEFER_ ? 0 : ivs_node_bytes_(domain, (struct ivs_node *)item));
+    }
+}
+
+static size_t ivs_list_release_(struct ivs_domain *domain, const struct ivs_list_ *list) {
+    for (uintptr_t item = list->first, next; item; item = next) {
         next = *ivs_item_next_(item);
         if (item & IVS_IS_DEFER_) {
             struct ivs_defer *defer = (struct ivs_defer *)(item & ~(uintptr_t)IVS_IS_DEFER_);
@@ -1286,7 +1324,15 @@ static size_t ivs_list_release_(struct ivs_domain *domain, struct ivs_list_ *lis
             ivs_node_release_(domain, (struct ivs_node *)item);
         }
     }
-    return n;
+    return (size_t)list->count;
+}
+
+/* Leaves a list on the domain's stack. */
+static void ivs_orphans_push_(struct ivs_domain *domain, const struct ivs_list_ *list) {
+    uintptr_t head = ivs_load_relaxed_word_(&domain->orphans_);
+    do {
+        *ivs_item_next_(list->last) = head;
+    } while (!ivs_cas_acq_rel_word_(&domain->orphans_, &head, list->first)); /* [P13] */
 }
 
 /* -------------------------------------------------------------------------------- built-in RCU: epochs */
@@ -1307,11 +1353,11 @@ static size_t ivs_list_release_(struct ivs_domain *domain, struct ivs_list_ *lis
 enum { IVS_FREE_ = 0, IVS_TAKEN_ = 1, IVS_DEAD_ = 2 }; /* record->state */
 
 struct ivs_record_ {
-    uint64_t active;   /* written by the owner at each read section */
-    uint32_t nest;     /* owner only */
-    uint32_t sweeping; /* owner only: runs callbacks just now */
-    uint64_t random;   /* owner only: tower heights */
-    uint64_t index;    /* 1 for the domain's first record; never changes once published */
+    ivs_u64_ active;    /* written by the owner at each read section */
+    uint32_t nest;      /* owner only */
+    uint32_t releasing; /* odd: the owner has things in hand that are due */
+    uint64_t random;    /* owner only: tower heights */
+    uint64_t index;     /* 1 for the domain's first record; never changes once published */
     struct ivs_domain *domain;
     struct ivs_record_ *mine; /* next record of the same thread */
     struct ivs_record_ *next; /* next record of the domain; never changes once published */
@@ -1321,8 +1367,8 @@ struct ivs_record_ {
     uint64_t seen;  /* the epoch when this record was last closed */
     uint64_t tag[3];
     struct ivs_list_ open, closed[3];
-    uint64_t count, bytes; /* in all four lists; read by statistics */
-};
+    ivs_u64_ count, bytes; /* in all four lists; read by statistics */
+} __attribute__((aligned(8)));
 
 /* Moves all of `from` into `to`. */
 static void ivs_list_move_(struct ivs_list_ *to, struct ivs_list_ *from) {
@@ -1437,7 +1483,7 @@ void ivs_domain_read_enter(struct ivs_domain *domain) {
         (void)ivs_add_acq_rel_64_(&domain->crowd_, 1); /* [P7] */
     } else if (record->nest++ == 0) {
         uint64_t epoch = ivs_load_acquire_64_(&domain->epoch_); /* [P8] */
-        (void)ivs_swap_acq_rel_64_(&record->active, epoch);     /* [P7] */
+        (void)ivs_exchange_acq_rel_64_(&record->active, epoch); /* [P7] */
     }
 }
 
@@ -1460,7 +1506,7 @@ static bool ivs_in_section_(struct ivs_domain *domain) {
 
 /* A record's lists: never waited for. */
 static bool ivs_limbo_trylock_(struct ivs_record_ *record) {
-    return ivs_load_relaxed_32_(&record->guard) == 0 && ivs_swap_acq_rel_32_(&record->guard, 1) == 0; /* [P12] */
+    return ivs_load_relaxed_32_(&record->guard) == 0 && ivs_exchange_acq_rel_32_(&record->guard, 1) == 0; /* [P12] */
 }
 
 static void ivs_limbo_unlock_(struct ivs_record_ *record) {
@@ -1489,7 +1535,7 @@ static void ivs_limbo_collect_(struct ivs_domain *domain, struct ivs_record_ *re
 
 /* From epoch e to e + 1, if every open read section began in e. */
 static bool ivs_epoch_advance_(struct ivs_domain *domain) {
-    uint64_t epoch = ivs_load_acquire_64_(&domain->epoch_); /* [P8] before the looks */
+    ivs_u64_ epoch = ivs_load_acquire_64_(&domain->epoch_); /* [P8] before the looks */
     struct ivs_record_ *record;
     if (ivs_add_acq_rel_64_(&domain->crowd_, 0)) return false;                  /* [P7] */
     record = (struct ivs_record_ *)ivs_add_acq_rel_word_(&domain->records_, 0); /* [P11] */
@@ -1503,20 +1549,20 @@ static bool ivs_epoch_advance_(struct ivs_domain *domain) {
 
 /* Nodes that had no record to go to join this one's open list. Guard held. */
 static void ivs_limbo_adopt_(struct ivs_domain *domain, struct ivs_record_ *record) {
-    uintptr_t item, next;
-    if (!ivs_load_relaxed_word_(&domain->orphans_)) return;
-    for (item = ivs_swap_acq_rel_word_(&domain->orphans_, 0); item; item = next) { /* [P13] */
-        next = *ivs_item_next_(item);
-        ivs_list_push_(&record->open, item,
-                       item & IVS_IS_DEFER_ ? 0 : ivs_node_bytes_(domain, (struct ivs_node *)item));
-    }
+    if (ivs_load_relaxed_word_(&domain->orphans_))
+        ivs_list_take_(domain, &record->open, ivs_exchange_acq_rel_word_(&domain->orphans_, 0)); /* [P13] */
 }
 
-/* Collects what is due in all records. */
-static void ivs_domain_sweep_(struct ivs_domain *domain, struct ivs_list_ *due) {
+/* Collects what is due in all records; `all`: waits for the few that another thread has its hands in. */
+static void ivs_domain_sweep_(struct ivs_domain *domain, struct ivs_list_ *due, bool all) {
     struct ivs_record_ *record = (struct ivs_record_ *)ivs_load_acquire_word_(&domain->records_); /* [P11] */
     for (; record; record = record->next) {
-        if (!ivs_limbo_trylock_(record)) continue;
+        bool mine = ivs_limbo_trylock_(record);
+        while (all && !mine) {
+            IVSKIP_HOST_YIELD();
+            mine = ivs_limbo_trylock_(record);
+        }
+        if (!mine) continue;
         ivs_limbo_adopt_(domain, record);
         (void)ivs_limbo_close_(domain, record, due);
         ivs_limbo_collect_(domain, record, due);
@@ -1524,12 +1570,15 @@ static void ivs_domain_sweep_(struct ivs_domain *domain, struct ivs_list_ *due) 
     }
 }
 
-static void ivs_orphans_push_(struct ivs_domain *domain, struct ivs_list_ *list) {
-    uintptr_t head = ivs_load_relaxed_word_(&domain->orphans_);
-    do {
-        *ivs_item_next_(list->last) = head;
-    } while (!ivs_cas_acq_rel_word_(&domain->orphans_, &head, list->first)); /* [P13] */
+/* Around the time in which a thread has things in hand that are due: the count is odd meanwhile. */
+static void ivs_due_begin_(struct ivs_record_ *record) {
+    ivs_store_release_32_(&record->releasing, ivs_load_relaxed_32_(&record->releasing) + 1); /* [P16] */
 }
+
+static void ivs_due_end_(struct ivs_record_ *record) { ivs_due_begin_(record); }
+
+/* Does the thread run callbacks just now? Then it must not begin to release more (no recursion without a bound). */
+static bool ivs_due_held_(const struct ivs_record_ *record) { return ivs_load_relaxed_32_(&record->releasing) & 1; }
 
 /*
  * Hands things over that are unreachable for readers who come now. A full list is closed; the epoch is
@@ -1537,37 +1586,36 @@ static void ivs_orphans_push_(struct ivs_domain *domain, struct ivs_list_ *list)
  * other for the same advance.
  */
 static void ivs_retire_(struct ivs_domain *domain, struct ivs_list_ *list) {
-    struct ivs_record_ *record = ivs_record_get_(domain);
+    struct ivs_record_ *record;
     struct ivs_list_ due = {0, 0, 0, 0};
     bool full, stuck = false;
     if (!list->first) return;
+    record = ivs_record_get_(domain);
     if (!record || !ivs_limbo_trylock_(record)) {
         ivs_orphans_push_(domain, list);
         return;
     }
     ivs_list_move_(&record->open, list);
-    full = record->open.count >= IVSKIP_RETIRE_BATCH && !record->sweeping;
+    full = record->open.count >= IVSKIP_RETIRE_BATCH && !ivs_due_held_(record);
     if (full) {
-        uint64_t tag = ivs_limbo_close_(domain, record, &due);
+        uint64_t tag;
+        ivs_due_begin_(record);
+        tag = ivs_limbo_close_(domain, record, &due);
         stuck = tag == record->seen;
         record->seen = tag;
         ivs_limbo_collect_(domain, record, &due);
     }
     ivs_limbo_unlock_(record);
     if (!full) return;
-    record->sweeping = 1;
-    if (stuck && ivs_epoch_advance_(domain)) ivs_domain_sweep_(domain, &due);
+    if (stuck && ivs_epoch_advance_(domain)) ivs_domain_sweep_(domain, &due, false);
     (void)ivs_list_release_(domain, &due);
-    record->sweeping = 0;
+    ivs_due_end_(record);
 }
 
 /* What threads without a record retired, where no thread has one: due after two advances from now. */
 static size_t ivs_orphans_reclaim_(struct ivs_domain *domain) {
     struct ivs_list_ due = {0, 0, 0, 0};
-    for (uintptr_t item = ivs_swap_acq_rel_word_(&domain->orphans_, 0), after; item; item = after) { /* [P13] */
-        after = *ivs_item_next_(item);
-        ivs_list_push_(&due, item, 0);
-    }
+    ivs_list_take_(domain, &due, ivs_exchange_acq_rel_word_(&domain->orphans_, 0)); /* [P13] */
     if (!due.first) return 0;
     for (int i = 0; i < 2; i++) {
         if (ivs_epoch_advance_(domain)) continue;
@@ -1583,16 +1631,16 @@ size_t ivs_domain_reclaim(struct ivs_domain *domain) {
     size_t n;
     if (!domain) return 0;
     record = ivs_record_get_(domain);
-    if (record && record->sweeping) return 0; /* called from a release callback */
-    if (!record && !ivs_load_relaxed_word_(&domain->records_)) return ivs_orphans_reclaim_(domain);
+    if (!record) return ivs_orphans_reclaim_(domain);
+    if (ivs_due_held_(record)) return 0; /* called from a release callback */
+    ivs_due_begin_(record);
     for (int i = 0; i < 3; i++) {
-        ivs_domain_sweep_(domain, &due);
+        ivs_domain_sweep_(domain, &due, false);
         if (!ivs_epoch_advance_(domain)) break;
     }
-    ivs_domain_sweep_(domain, &due);
-    if (record) record->sweeping = 1;
+    ivs_domain_sweep_(domain, &due, false);
     n = ivs_list_release_(domain, &due);
-    if (record) record->sweeping = 0;
+    ivs_due_end_(record);
     return n;
 }
 
@@ -1606,15 +1654,33 @@ int ivs_domain_synchronize(struct ivs_domain *domain) {
     return 0;
 }
 
+/* Other threads may have things in hand that they took out before our sweep: until each has
+ * put its present lot away. */
+static void ivs_due_await_(struct ivs_domain *domain, const struct ivs_record_ *mine) {
+    struct ivs_record_ *record = (struct ivs_record_ *)ivs_load_acquire_word_(&domain->records_); /* [P11] */
+    for (; record; record = record->next) {
+        uint32_t seen = ivs_load_acquire_32_(&record->releasing); /* [P16] */
+        if (record == mine || !(seen & 1)) continue;
+        while (ivs_load_acquire_32_(&record->releasing) == seen) IVSKIP_HOST_YIELD(); /* [P16] */
+    }
+}
+
 int ivs_domain_barrier(struct ivs_domain *domain) {
     struct ivs_list_ due = {0, 0, 0, 0};
+    struct ivs_record_ *record;
     int r;
     if (!domain || domain->magic_ != IVS_DOMAIN_MAGIC_) return IVS_EINVAL;
-    if (ivs_in_section_(domain)) return IVS_EDEADLK;
-    ivs_domain_sweep_(domain, &due); /* closes every open list */
+    record = ivs_record_get_(domain);
+    if (ivs_in_section_(domain) || (record && ivs_due_held_(record))) return IVS_EDEADLK;
+    if (record) ivs_due_begin_(record);
+    ivs_domain_sweep_(domain, &due, true); /* closes every open list */
     r = ivs_domain_synchronize(domain);
-    ivs_domain_sweep_(domain, &due);
+    ivs_domain_sweep_(domain, &due, true);
     (void)ivs_list_release_(domain, &due);
+    if (record) ivs_due_end_(record);
+    ivs_due_await_(domain, record);
+    while (!record && ivs_load_relaxed_word_(&domain->orphans_))
+        if (!ivs_orphans_reclaim_(domain)) IVSKIP_HOST_YIELD();
     return r;
 }
 
@@ -1643,16 +1709,13 @@ int ivs_domain_destroy(struct ivs_domain *domain) {
     if (ivs_domain_busy_(domain)) return IVS_EBUSY;
     while (ivs_domain_reclaim(domain) != 0) {
     }
-    for (uintptr_t item = ivs_swap_acq_rel_word_(&domain->orphans_, 0), after; item; item = after) { /* [P13] */
-        after = *ivs_item_next_(item);
-        ivs_list_push_(&due, item, 0);
-    }
+    ivs_list_take_(domain, &due, ivs_exchange_acq_rel_word_(&domain->orphans_, 0)); /* [P13] */
     (void)ivs_list_release_(domain, &due);
     domain->magic_ = 0;
-    record = (struct ivs_record_ *)ivs_swap_acq_rel_word_(&domain->records_, 0); /* [P11] */
+    record = (struct ivs_record_ *)ivs_exchange_acq_rel_word_(&domain->records_, 0); /* [P11] */
     for (; record; record = next) {
         next = record->next;
-        if (ivs_swap_acq_rel_32_(&record->state, IVS_DEAD_) == IVS_FREE_) IVSKIP_HOST_FREE(record); /* [P14] */
+        if (ivs_exchange_acq_rel_32_(&record->state, IVS_DEAD_) == IVS_FREE_) IVSKIP_HOST_FREE(record); /* [P14] */
     }
     return 0;
 }
@@ -1684,13 +1747,13 @@ int ivs_domain_reset_after_fork(struct ivs_domain *domain) {
     ivs_store_relaxed_64_(&domain->crowd_, 0);
     record = (struct ivs_record_ *)ivs_load_acquire_word_(&domain->records_); /* [P11] */
     for (; record; record = record->next) {
-        if (record == mine) continue;
         if (ivs_load_relaxed_32_(&record->guard)) { /* its lists may be torn: what is in them is lost */
             __builtin_memset(&record->open, 0, sizeof(record->open));
             __builtin_memset(record->closed, 0, sizeof(record->closed));
             ivs_limbo_unlock_(record);
         }
-        record->nest = record->sweeping = 0;
+        if (record == mine) continue;
+        record->nest = record->releasing = 0;
         ivs_store_relaxed_64_(&record->active, 0);
         ivs_store_relaxed_32_(&record->state, IVS_FREE_);
     }
@@ -1729,13 +1792,13 @@ static void ivs_grace_over_(IVS_RCU_HEAD_ *head);
 /* Starts a grace period for all that waits, unless one is under way: then its end will. */
 static void ivs_grace_begin_(struct ivs_domain *domain) {
     do {
-        if (ivs_swap_acq_rel_32_(&domain->busy_, 1)) return;            /* [P15] */
-        domain->flight_ = ivs_swap_acq_rel_word_(&domain->orphans_, 0); /* [P13] */
+        if (ivs_exchange_acq_rel_32_(&domain->busy_, 1)) return;            /* [P15] */
+        domain->flight_ = ivs_exchange_acq_rel_word_(&domain->orphans_, 0); /* [P13] */
         if (domain->flight_) {
             IVS_RCU_CALL_(&domain->grace_, ivs_grace_over_);
             return;
         }
-        (void)ivs_swap_acq_rel_32_(&domain->busy_, 0);     /* [P15] */
+        (void)ivs_exchange_acq_rel_32_(&domain->busy_, 0); /* [P15] */
     } while (ivs_add_acq_rel_word_(&domain->orphans_, 0)); /* [P15] */
 }
 
@@ -1745,26 +1808,20 @@ static void ivs_grace_over_(IVS_RCU_HEAD_ *head) {
         (struct ivs_domain *)(void *)((unsigned char *)head - offsetof(struct ivs_domain, grace_));
     struct ivs_list_ due = {0, 0, 0, 0};
     IVS_TSAN_GRACE_OVER_(domain);
-    for (uintptr_t item = domain->flight_, next; item; item = next) {
-        next = *ivs_item_next_(item);
-        ivs_list_push_(&due, item, item & IVS_IS_DEFER_ ? 0 : ivs_node_bytes_(domain, (struct ivs_node *)item));
-    }
+    ivs_list_take_(domain, &due, domain->flight_);
     (void)ivs_add_relaxed_64_(&domain->epoch_, 1);
     (void)ivs_add_relaxed_64_(&domain->limbo_, 0 - due.count);
     (void)ivs_add_relaxed_64_(&domain->bytes_, 0 - due.bytes);
     (void)ivs_list_release_(domain, &due);
-    (void)ivs_swap_acq_rel_32_(&domain->busy_, 0);                             /* [P15] */
+    (void)ivs_exchange_acq_rel_32_(&domain->busy_, 0);                         /* [P15] */
     if (ivs_add_acq_rel_word_(&domain->orphans_, 0)) ivs_grace_begin_(domain); /* [P15] */
 }
 
 static void ivs_retire_(struct ivs_domain *domain, struct ivs_list_ *list) {
-    uintptr_t head = ivs_load_relaxed_word_(&domain->orphans_);
     if (!list->first) return;
     (void)ivs_add_relaxed_64_(&domain->limbo_, list->count);
     (void)ivs_add_relaxed_64_(&domain->bytes_, list->bytes);
-    do {
-        *ivs_item_next_(list->last) = head;
-    } while (!ivs_cas_acq_rel_word_(&domain->orphans_, &head, list->first)); /* [P13] */
+    ivs_orphans_push_(domain, list);
     ivs_grace_begin_(domain);
 }
 
@@ -1816,7 +1873,7 @@ int ivs_domain_get_stats(struct ivs_domain *domain, struct ivs_domain_stats *sta
     return 0;
 }
 
-/* What a callback of the parent had in hand may be lost with its thread; what waits for the next is not. */
+/* The fork functions of liburcu or of the host carry the grace period that is under way over to the child. */
 int ivs_domain_reset_after_fork(struct ivs_domain *domain) {
     if (!domain || domain->magic_ != IVS_DOMAIN_MAGIC_) return IVS_EINVAL;
     return 0;
@@ -1853,6 +1910,7 @@ int ivs_domain_init(struct ivs_domain *domain, const struct ivs_domain_config *c
     static const struct ivs_domain_config none = {NULL, NULL, 0, 0};
     if (!config) config = &none;
     if (!domain || config->payload_size % 8 || config->payload_size > 65536) return IVS_EINVAL;
+    if (config->ops && !config->ops->alloc != !config->ops->free) return IVS_EINVAL;
     __builtin_memset(domain, 0, sizeof(*domain));
     domain->ops_ = config->ops;
     domain->ctx_ = config->ctx;
@@ -1875,7 +1933,7 @@ static unsigned ivs_height_(struct ivs_domain *domain, uintptr_t salt) {
 static struct ivs_node *ivs_node_make_(struct ivs_domain *domain, void *memory, unsigned height, uint64_t start,
                                        uint64_t last, void *value) {
     struct ivs_node *node = (struct ivs_node *)(void *)((unsigned char *)memory + domain->payload_size_);
-    __builtin_memset(memory, 0, IVS_NODE_BYTES(domain->payload_size_, height));
+    __builtin_memset(memory, 0, IVSKIP_NODE_BYTES(domain->payload_size_, height));
     node->start = start;
     node->last = last;
     node->value_ = (uintptr_t)value;
@@ -1901,7 +1959,7 @@ struct ivs_node *ivs_node_new_height(struct ivs_domain *domain, uint64_t start, 
     void *memory;
     if (!domain || !ivs_range_(start, end, &last) || height > IVSKIP_MAX_HEIGHT) return NULL;
     if (height == 0) height = ivs_height_(domain, (uintptr_t)start ^ (uintptr_t)value);
-    memory = ivs_memory_(domain, IVS_NODE_BYTES(domain->payload_size_, height), flags);
+    memory = ivs_memory_(domain, IVSKIP_NODE_BYTES(domain->payload_size_, height), flags);
     return memory ? ivs_node_make_(domain, memory, height, start, last, value) : NULL;
 }
 
@@ -1909,19 +1967,24 @@ struct ivs_node *ivs_node_new(struct ivs_domain *domain, uint64_t start, uint64_
     return ivs_node_new_height(domain, start, end, value, flags, 0);
 }
 
+/* A node or handle is not in the state that the call needs. */
+static int ivs_misuse_(void) {
+    IVS_ASSERT_(false);
+    return IVS_EPERM;
+}
+
 int ivs_node_discard(struct ivs_domain *domain, struct ivs_node *node) {
     if (!domain) return IVS_EINVAL;
     if (!node) return 0;
-    IVS_ASSERT_(node->state_ == IVS_PREPARED_);
-    if (node->state_ != IVS_PREPARED_) return IVS_EPERM;
-    ivs_node_free_(domain, node);
+    if (node->state_ != IVS_PREPARED_) return ivs_misuse_();
+    if (!node->foreign_) ivs_node_free_(domain, node);
     return 0;
 }
 
 int ivs_node_set_bounds(struct ivs_node *node, uint64_t start, uint64_t end) {
     uint64_t last;
     if (!node || !ivs_range_(start, end, &last)) return IVS_EINVAL;
-    if (node->state_ != IVS_PREPARED_) return IVS_EPERM;
+    if (node->state_ != IVS_PREPARED_) return ivs_misuse_();
     node->start = start;
     node->last = last;
     return 0;
@@ -1931,9 +1994,9 @@ int ivs_node_set_value(const struct ivs_lock *lock, struct ivs_node *node, void 
     if (!node) return IVS_EINVAL;
     if (node->state_ == IVS_PUBLISHED_) {
         /* who owns [floor, ceiling) has locked every published node in it */
-        if (!lock || !lock->map || node->start < lock->floor || node->last > lock->ceiling - 1) return IVS_EPERM;
+        if (!lock || !lock->map || node->start < lock->floor || node->last > lock->ceiling - 1) return ivs_misuse_();
     } else if (lock || node->state_ != IVS_PREPARED_) {
-        return IVS_EPERM;
+        return ivs_misuse_();
     }
     ivs_store_release_word_(&node->value_, (uintptr_t)value); /* [P6] */
     return 0;
@@ -1952,7 +2015,8 @@ static void ivs_wake_(struct ivs_map *map, const struct ivs_node *node) {
     IVSKIP_HOST_WAKE(&bucket->ticket);
 }
 
-/* The only five ways in which a published level-0 link changes [I2]; the sixth is the waiter's, in ivs_wait_. */
+/* The only five ways in which a published level-0 link changes [I2]; the sixth is the waiter's, in ivs_wait_, and
+ * ivs_map_reset_after_fork is alone. */
 
 /* free -> LOCKED, if the link is still `*word` (which has no flag); else *word is what it is now. */
 static bool ivs_link_lock_(struct ivs_node *node, uintptr_t *word) {
@@ -2322,13 +2386,9 @@ int ivs_map_unlock(struct ivs_lock *lock) {
     struct ivs_list_ list = {0, 0, 0, 0};
     struct ivs_domain *domain;
     if (!lock) return IVS_EINVAL;
-    IVS_ASSERT_(lock->map);
-    if (!lock->map) return IVS_EPERM;
+    if (!lock->map) return ivs_misuse_();
     domain = lock->map->domain_;
-    for (struct ivs_node *node = lock->dead_, *next; node; node = next) {
-        next = (struct ivs_node *)node->chain_;
-        ivs_list_push_(&list, (uintptr_t)node, ivs_node_bytes_(domain, node));
-    }
+    ivs_list_take_(domain, &list, (uintptr_t)lock->dead_);
     lock->dead_ = NULL;
     ivs_lock_drop_(lock);
     ivs_retire_(domain, &list); /* [I7]: last */
@@ -2341,7 +2401,7 @@ static int ivs_run_check_(const struct ivs_lock *lock, struct ivs_node *const *r
     bool room = true; /* is there a key at or after `from`? */
     for (size_t i = 0; i < n; i++) {
         if (!run[i]) return IVS_EINVAL;
-        if (run[i]->state_ != IVS_PREPARED_) return IVS_EPERM;
+        if (run[i]->state_ != IVS_PREPARED_) return ivs_misuse_();
         if (!room || run[i]->start < from || run[i]->last < run[i]->start) return IVS_EINVAL;
         if (run[i]->last > lock->ceiling - 1) return IVS_EINVAL;
         from = run[i]->last + 1;
@@ -2390,8 +2450,7 @@ static void ivs_swap_(struct ivs_lock *lock, struct ivs_node *const *run, size_t
 int ivs_map_swap(struct ivs_lock *lock, struct ivs_node *const *run, size_t n) {
     int r;
     if (!lock || (n && !run)) return IVS_EINVAL;
-    IVS_ASSERT_(lock->map);
-    if (!lock->map) return IVS_EPERM;
+    if (!lock->map) return ivs_misuse_();
     r = ivs_run_check_(lock, run, n);
     if (r) return r;
     ivs_swap_(lock, run, n);
@@ -2417,71 +2476,65 @@ static int ivs_fragment_make_(struct ivs_map *map, struct ivs_node *old, struct 
     return r;
 }
 
-/* Under the lock: the parts that stay, the new node between them, one swap. `spare` is a list of
- * as many nodes as parts. */
-static int ivs_overwrite_locked_(struct ivs_lock *lock, uint64_t start, uint64_t last, struct ivs_node *mid,
-                                 struct ivs_node **spare) {
-    struct ivs_node *run[3], *first = lock->first_, *tail = lock->tail_;
-    size_t n = 0;
-    int r = 0;
-    if (lock->count && first->start < start) {
-        run[n++] = *spare;
-        r = ivs_fragment_make_(lock->map, first, *spare, first->start, start - 1);
-        if (r) return r;
-        *spare = (struct ivs_node *)(*spare)->chain_;
-    }
-    if (mid) run[n++] = mid;
-    if (lock->count && tail->last > last) {
-        run[n++] = *spare;
-        r = ivs_fragment_make_(lock->map, tail, *spare, last + 1, tail->last);
-        if (r) {
-            if (n > 1 && run[0] != mid) { /* the left part, made already, is given back */
-                run[0]->chain_ = (uintptr_t)*spare;
-                *spare = run[0];
-            }
-            return r;
-        }
-        *spare = (struct ivs_node *)(*spare)->chain_;
-    }
-    ivs_swap_(lock, run, n);
-    return 0;
+/* Nodes for the left and the right part that stay when a range cuts its first and last node. */
+struct ivs_parts_ {
+    struct ivs_node *left, *right;
+};
+
+/* Those that were not needed, or whose update failed after their value had been made. */
+static void ivs_parts_free_(struct ivs_domain *domain, struct ivs_parts_ *parts) {
+    if (parts->left) ivs_node_release_(domain, parts->left);
+    if (parts->right) ivs_node_release_(domain, parts->right);
 }
 
-/* Spare nodes that were not needed, or whose update failed after their value had been made. */
-static void ivs_spare_free_(struct ivs_domain *domain, struct ivs_node *spare) {
-    for (struct ivs_node *next; spare; spare = next) {
-        next = (struct ivs_node *)spare->chain_;
-        ivs_node_release_(domain, spare);
-    }
+/* Prepares what `lock` turned out to need and is not there. Outside the lock. */
+static int ivs_parts_new_(struct ivs_domain *domain, struct ivs_parts_ *parts, bool left, bool right) {
+    if (left && !parts->left) parts->left = ivs_node_new(domain, 0, 1, NULL, IVS_SLEEP);
+    if (right && !parts->right) parts->right = ivs_node_new(domain, 0, 1, NULL, IVS_SLEEP);
+    return (left && !parts->left) || (right && !parts->right) ? IVS_ENOMEM : 0;
+}
+
+/* Under the lock: the parts that stay get their values, then they and the new node replace what
+ * was there, in one swap. */
+static int ivs_overwrite_locked_(struct ivs_lock *lock, uint64_t start, uint64_t last, struct ivs_node *mid,
+                                 struct ivs_parts_ *parts, bool left, bool right) {
+    struct ivs_node *run[3] = {NULL, NULL, NULL}, *first = lock->first_, *tail = lock->tail_;
+    size_t n = 0;
+    int r = 0;
+    if (left) r = ivs_fragment_make_(lock->map, first, parts->left, first->start, start - 1);
+    if (right && r == 0) r = ivs_fragment_make_(lock->map, tail, parts->right, last + 1, tail->last);
+    if (r) return r;
+    if (left) run[n++] = parts->left;
+    if (mid) run[n++] = mid;
+    if (right) run[n++] = parts->right;
+    ivs_swap_(lock, run, n);
+    if (left) parts->left = NULL;
+    if (right) parts->right = NULL;
+    return 0;
 }
 
 /* Map (mid is the new node) and Unmap (NULL). Nodes for the parts that stay are prepared outside the lock. */
 static int ivs_overwrite_(struct ivs_map *map, uint64_t start, uint64_t last, struct ivs_node *mid) {
     struct ivs_domain *domain = map->domain_;
-    struct ivs_node *spare = NULL;
+    struct ivs_parts_ parts = {NULL, NULL};
     struct ivs_lock lock;
-    size_t have = 0, need;
-    int r;
+    bool left, right;
+    int r = 0;
     if (ivs_in_section_(domain)) return IVS_EDEADLK;
     for (;;) {
         (void)ivs_lock_range_(map, start, last, IVS_FOREVER_, &lock);
-        need = 0;
-        if (lock.count) need = (size_t)(lock.first_->start < start) + (size_t)(lock.tail_->last > last);
-        if (need <= have) break;
+        left = lock.count && lock.first_->start < start;
+        right = lock.count && lock.tail_->last > last;
+        if ((!left || parts.left) && (!right || parts.right)) break;
         (void)ivs_map_unlock(&lock);
-        for (; have < need; have++) {
-            struct ivs_node *node = ivs_node_new(domain, start, last + 1, NULL, IVS_SLEEP);
-            if (!node) {
-                ivs_spare_free_(domain, spare);
-                return IVS_ENOMEM;
-            }
-            node->chain_ = (uintptr_t)spare;
-            spare = node;
-        }
+        r = ivs_parts_new_(domain, &parts, left, right);
+        if (r) break;
     }
-    r = ivs_overwrite_locked_(&lock, start, last, mid, &spare);
-    (void)ivs_map_unlock(&lock);
-    ivs_spare_free_(domain, spare);
+    if (r == 0) {
+        r = ivs_overwrite_locked_(&lock, start, last, mid, &parts, left, right);
+        (void)ivs_map_unlock(&lock);
+    }
+    ivs_parts_free_(domain, &parts);
     return r;
 }
 
@@ -2502,7 +2555,7 @@ static int ivs_with_node_(struct ivs_map *map, uint64_t start, uint64_t end, voi
 
 int ivs_map_map_node(struct ivs_map *map, struct ivs_node *node) {
     if (!map || !node) return IVS_EINVAL;
-    if (node->state_ != IVS_PREPARED_) return IVS_EPERM;
+    if (node->state_ != IVS_PREPARED_) return ivs_misuse_();
     return ivs_overwrite_(map, node->start, node->last, node);
 }
 
@@ -2548,7 +2601,7 @@ static int ivs_insert_try_(struct ivs_map *map, struct ivs_node *fresh) {
 int ivs_map_insert_node(struct ivs_map *map, struct ivs_node *node) {
     int r;
     if (!map || !node) return IVS_EINVAL;
-    if (node->state_ != IVS_PREPARED_) return IVS_EPERM;
+    if (node->state_ != IVS_PREPARED_) return ivs_misuse_();
     if (ivs_in_section_(map->domain_)) return IVS_EDEADLK;
     ivs_domain_read_enter(map->domain_);
     while ((r = ivs_insert_try_(map, node)) == IVS_EBUSY) {
@@ -2716,7 +2769,7 @@ int ivs_map_alloc_node(struct ivs_map *map, const struct ivs_alloc *request, str
     if (!map || !request || !node || !start) return IVS_EINVAL;
     r = ivs_want_check_(request, &want);
     if (r) return r;
-    if (node->state_ != IVS_PREPARED_) return IVS_EPERM;
+    if (node->state_ != IVS_PREPARED_) return ivs_misuse_();
     if (ivs_in_section_(map->domain_)) return IVS_EDEADLK;
     ivs_domain_read_enter(map->domain_);
     r = ivs_place_(map, &want, request->hint, node, start);
@@ -2766,8 +2819,8 @@ int ivs_map_init(struct ivs_map *map, const struct ivs_map_config *config) {
     return 0;
 }
 
-/* The first node and the ones after it, for those who are alone with the map. */
-static struct ivs_node *ivs_quiet_next_(struct ivs_node *node) {
+/* The successor at level 0. */
+static struct ivs_node *ivs_successor_(struct ivs_node *node) {
     return ivs_ptr_(ivs_load_acquire_word_(&node->next_)); /* [P1] */
 }
 
@@ -2778,11 +2831,11 @@ int ivs_map_destroy(struct ivs_map *map) {
     if (!map || map->magic_ != IVS_MAP_MAGIC_) return IVS_EINVAL;
     own = map->domain_ == &map->own_;
     if (own && ivs_domain_busy_(map->domain_)) return IVS_EBUSY;
-    for (node = &map->head_; node; node = ivs_quiet_next_(node))
+    for (node = &map->head_; node; node = ivs_successor_(node))
         if (ivs_load_relaxed_word_(&node->next_) & IVS_LOCKED_) return IVS_EBUSY;
     map->magic_ = 0;
-    for (node = ivs_quiet_next_(&map->head_); node; node = next) {
-        next = ivs_quiet_next_(node);
+    for (node = ivs_successor_(&map->head_); node; node = next) {
+        next = ivs_successor_(node);
         node->state_ = IVS_REPLACED_;
         ivs_list_push_(&list, (uintptr_t)node, ivs_node_bytes_(map->domain_, node));
     }
@@ -2800,7 +2853,7 @@ int ivs_map_reset_after_fork(struct ivs_map *map) {
     if (map->domain_ == &map->own_ && ivs_domain_reset_after_fork(map->domain_)) return IVS_EINVAL;
     for (unsigned l = 0; l < IVSKIP_MAX_HEIGHT; l++) end[l] = &map->head_;
     map->height_ = 1;
-    for (node = &map->head_; node; node = ivs_quiet_next_(node)) {
+    for (node = &map->head_; node; node = ivs_successor_(node)) {
         (void)ivs_and_release_word_(&node->next_, ~(uintptr_t)(IVS_LOCKED_ | IVS_WAITERS_)); /* [P2] */
         node->height_ = node->room_;
         for (unsigned l = 1; l < node->height_; l++) {
@@ -2828,7 +2881,7 @@ static int ivs_broken_(struct ivs_report *report, const char *check, const struc
 
 static int ivs_validate_bottom_(struct ivs_map *map, struct ivs_report *report) {
     struct ivs_node *node, *before = NULL;
-    for (node = &map->head_; node; node = ivs_quiet_next_(node)) {
+    for (node = &map->head_; node; node = ivs_successor_(node)) {
         uintptr_t word = ivs_load_relaxed_word_(&node->next_);
         if (word & IVS_INVALIDATED_) return ivs_broken_(report, "I3: a replaced node is reachable at level 0", node, 0);
         if (word & IVS_FLAGS_) return ivs_broken_(report, "I2: a link is locked though nobody holds a range", node, 0);
@@ -2855,7 +2908,7 @@ static int ivs_validate_level_(struct ivs_map *map, unsigned level, struct ivs_r
         if (word & IVS_MARK_) return ivs_broken_(report, "I4: a linked node is marked", above, level);
         above = (struct ivs_node *)word;
         do {
-            node = level == 1 ? ivs_quiet_next_(node)
+            node = level == 1 ? ivs_successor_(node)
                               : (struct ivs_node *)ivs_load_acquire_word_(&ivs_up_(node, level - 1)->next); /* [P3] */
             if (node && node != above && node->height_ > level)
                 return ivs_broken_(report, "I5: a node is not linked at a level of its tower", node, level);
@@ -2973,7 +3026,7 @@ static void ivs_dump_dot_(const struct ivs_out_ *out, struct ivs_map *map, struc
     for (unsigned l = 0; l < levels; l++) {
         struct ivs_node *next =
             l ? (struct ivs_node *)(ivs_load_acquire_word_(&ivs_up_(node, l)->next) & ~(uintptr_t)IVS_MARK_) /* [P3] */
-              : ivs_quiet_next_(node);
+              : ivs_successor_(node);
         if (!next && node != &map->head_ && l) continue;
         ivs_put_(out, "  ");
         ivs_dot_name_(out, map, node);
@@ -3010,6 +3063,20 @@ int ivs_map_dump(struct ivs_map *map, enum ivs_dump_format format, void (*put)(v
     return 0;
 }
 
+#undef IVS_RCU_ENTER_
+#undef IVS_RCU_EXIT_
+#undef IVS_RCU_HELD_
+#undef IVS_RCU_CALL_
+#undef IVS_RCU_SYNCHRONIZE_
+#undef IVS_RCU_BARRIER_
+#undef IVS_RCU_OFFLINE_
+#undef IVS_RCU_ONLINE_
+#undef IVS_TSAN_
+#undef IVS_TSAN_SECTION_ENDS_
+#undef IVS_TSAN_GRACE_OVER_
+#undef IVS_CLOCK_
+#undef IVS_MAP_MAGIC_
+#undef IVS_DOMAIN_MAGIC_
 #undef IVS_FOREVER_
 #undef IVS_ASSERT_
 #undef IVS_STATIC_ASSERT_
