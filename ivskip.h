@@ -78,7 +78,8 @@
  *       not multi-copy atomic, such as POWER.)
  *   G2  A reader never sees a key uncovered while its interval is being replaced, and never a replaced node again
  *       after it saw the new one.
- *   G3  Iteration is in ascending order, sees each node whole, and is not an atomic snapshot.
+ *   G3  Iteration ascends: each node ends after the one before it (it may start inside it, if that was replaced
+ *       meanwhile). It sees each node whole, and is not an atomic snapshot.
  *   G4  An update changes nothing if it fails.
  *   G5  Updates of ranges whose locked parts (the nodes they meet, the predecessor, the gaps behind these) do not
  *       meet run in parallel. A thread that stops for ever stops only those who want what it holds.
@@ -157,7 +158,8 @@
  *   IVSKIP_HOST_PARK(word, ticket, until)  [c] outside sections, by a waiter that may hold ranges; sleeps while *word
  *                               == ticket, until woken or NOW() >= until (UINT64_MAX: never); may return early.
  *                               [d] spin
- *   IVSKIP_HOST_WAKE(word)      [c] any context of an unlock or swap; must not sleep; wakes all sleepers. [d] nothing
+ *   IVSKIP_HOST_WAKE(word)      (with PARK, or neither) [c] any context of an unlock or
+ *                               swap; must not sleep; wakes all sleepers. [d] nothing
  *   IVSKIP_HOST_YIELD()         [c] outside sections; gives the processor away. [d] RELAX
  *   IVSKIP_RELAX()              [c] any; one polite step of a spin. [d] the processor's pause, or nothing
  *   IVSKIP_ASSERT(condition)    [c] any; with IVSKIP_DEBUG only. [d] trap
@@ -400,6 +402,7 @@ struct ivs_domain {
     uint64_t seed_;
     uint64_t magic_;
 #if IVS_RCU_IS_(BUILTIN)
+    uint64_t cookie_; /* when it was made */
     uintptr_t records_;
 #else
     IVS_RCU_HEAD_ grace_; /* the one grace period that is under way */
@@ -580,7 +583,8 @@ IVS_API int ivs_domain_get_stats(struct ivs_domain *domain, struct ivs_domain_st
 
 /** In the child of a fork(): forgets the read sections and half-done work of threads that are not there.
  *  Context: the child's only thread, outside read sections, before any other use of the domain. A map's own domain
- *  is reset by ivs_map_reset_after_fork; call this once for a shared one.
+ *  is reset by ivs_map_reset_after_fork; call this once for a shared one, after liburcu's own after_fork_child.
+ *  Callbacks that another thread was just putting away may be lost (BUILTIN).
  *  Progress: linear in the threads that used the domain.
  *  Ordering: none needed; the caller is alone.
  *  Returns: 0; -EINVAL: not a domain.
@@ -734,8 +738,8 @@ IVS_API struct ivs_node *ivs_node_new_height(struct ivs_domain *domain, uint64_t
  *  Progress: wait-free.
  *  Ordering: as ivs_node_new.
  *  Returns: the node; NULL: NULL argument, bad bounds, height not 1..IVSKIP_MAX_HEIGHT, memory not 8-byte aligned.
- *  Lifetime: `memory`, IVSKIP_NODE_BYTES(payload_size, height) bytes, must stay until the node's release callback or,
- *  without one, until ivs_domain_barrier after it left the map; the domain never frees it. */
+ *  Lifetime: `memory`, IVSKIP_NODE_BYTES(payload_size, height) bytes, must stay until the node's release callback
+ *  or, without one, until ivs_domain_barrier after it left the map; the domain never frees it. */
 IVS_API struct ivs_node *ivs_node_init_at(struct ivs_domain *domain, void *memory, unsigned height, uint64_t start,
                                           uint64_t end, void *value) IVS_MUST_CHECK;
 
@@ -875,7 +879,8 @@ IVS_API int ivs_map_insert_node(struct ivs_map *map, struct ivs_node *node) IVS_
 
 /** Alloc: finds room for `size` keys in a window and maps it, without a lock: first fit from the hint, then from
  *  the window's start.
- *  Context: outside read sections; sleeps only if every gap that fits is held.
+ *  Context: outside read sections, without a range that meets the window or lies behind it; sleeps if every gap
+ *  that fits is held, or, after three scans that disagree, if a part of the window is.
  *  Progress: lock-free unless every gap that fits is held; locks the window after three scans that disagree.
  *  Ordering: release. Linearizable.
  *  Returns: 0 and the place in *start; -ENOMEM: no gap fitted at some instant of the call (G7), or no memory;
@@ -1113,10 +1118,17 @@ static inline uint64_t ivs_host_now_(void) {
 #include <unistd.h>
 enum { IVS_FUTEX_WAKE_ = 1 | 128, IVS_FUTEX_WAIT_BITSET_ = 9 | 128 }; /* private; absolute monotonic time-out */
 
-#if defined(__cplusplus)
-extern "C" long syscall(long number, ...) noexcept;
+#if !defined(SYS_futex) /* 32-bit hosts that were born with 64-bit time */
+#define SYS_futex SYS_futex_time64
+#endif
+#if defined(SYS_futex_time64)
+#define IVS_FUTEX_ (sizeof(time_t) > sizeof(long) ? SYS_futex_time64 : SYS_futex)
 #else
-extern long syscall(long number, ...); /* unistd.h hides it in strict C11 */
+#define IVS_FUTEX_ SYS_futex
+#endif
+
+#if !defined(__cplusplus)
+extern long syscall(long number, ...);                                /* unistd.h hides it in strict C11 */
 #endif
 
 static void ivs_host_park_(uint32_t *word, uint32_t ticket, uint64_t deadline) {
@@ -1126,11 +1138,11 @@ static void ivs_host_park_(uint32_t *word, uint32_t ticket, uint64_t deadline) {
         t.tv_nsec = (long)(deadline % 1000000000u);
         until = &t;
     }
-    (void)syscall(SYS_futex, word, IVS_FUTEX_WAIT_BITSET_, ticket, until, (void *)0, 0xffffffffu);
+    (void)syscall(IVS_FUTEX_, word, IVS_FUTEX_WAIT_BITSET_, ticket, until, (void *)0, 0xffffffffu);
 }
 
 static void ivs_host_wake_(uint32_t *word) {
-    (void)syscall(SYS_futex, word, IVS_FUTEX_WAKE_, 0x7fffffff, (void *)0, (void *)0, 0);
+    (void)syscall(IVS_FUTEX_, word, IVS_FUTEX_WAKE_, 0x7fffffff, (void *)0, (void *)0, 0);
 }
 #else
 /* Elsewhere a waiter naps and looks again. */
@@ -1359,6 +1371,7 @@ struct ivs_record_ {
     uint64_t random;    /* owner only: tower heights */
     uint64_t index;     /* 1 for the domain's first record; never changes once published */
     struct ivs_domain *domain;
+    uint64_t cookie;
     struct ivs_record_ *mine; /* next record of the same thread */
     struct ivs_record_ *next; /* next record of the domain; never changes once published */
     uint32_t state;
@@ -1386,6 +1399,9 @@ static void ivs_list_move_(struct ivs_list_ *to, struct ivs_list_ *from) {
  * empties it at thread exit. */
 struct ivs_thread_ {
     struct ivs_record_ *hot, *mine;
+    uint64_t random;    /* tower heights, */
+    uint32_t retired;   /* retirements since the last try to release, */
+    uint32_t releasing; /* and whether callbacks run: of a thread that got no record */
 };
 static __thread struct ivs_thread_ ivs_thread_;
 static pthread_key_t ivs_thread_key_;
@@ -1396,8 +1412,9 @@ static bool ivs_thread_key_ok_;
 static void ivs_record_leave_(struct ivs_record_ *record) {
     uint32_t state = IVS_TAKEN_;
     record->nest = 0;
-    ivs_store_release_64_(&record->active, 0);                          /* [P10] */
-    if (ivs_cas_acq_rel_32_(&record->state, &state, IVS_FREE_)) return; /* [P14] */
+    if (ivs_load_relaxed_32_(&record->releasing) & 1) ivs_store_release_32_(&record->releasing, 0); /* [P16] */
+    ivs_store_release_64_(&record->active, 0);                                                      /* [P10] */
+    if (ivs_cas_acq_rel_32_(&record->state, &state, IVS_FREE_)) return;                             /* [P14] */
     IVSKIP_HOST_FREE(record);
 }
 
@@ -1422,6 +1439,7 @@ static struct ivs_record_ *ivs_record_make_(struct ivs_domain *domain) {
     if (!record) return NULL;
     __builtin_memset(record, 0, sizeof(*record));
     record->domain = domain;
+    record->cookie = domain->cookie_;
     record->state = IVS_TAKEN_;
     first = ivs_load_acquire_word_(&domain->records_); /* [P11] */
     do {
@@ -1442,17 +1460,23 @@ static struct ivs_record_ *ivs_record_claim_(struct ivs_domain *domain) {
     return NULL;
 }
 
+/* Not of an earlier domain at the same address, whether that was destroyed (DEAD) or its memory just used again. */
+static bool ivs_record_is_of_(const struct ivs_record_ *record, const struct ivs_domain *domain) {
+    return record->domain == domain && record->cookie == domain->cookie_ &&
+           ivs_load_relaxed_32_(&record->state) != IVS_DEAD_;
+}
+
 /* This thread's record of the domain, or NULL. Frees, by the way, records of domains that are gone. */
 static struct ivs_record_ *ivs_record_find_(struct ivs_domain *domain) {
     struct ivs_thread_ *self = &ivs_thread_;
     struct ivs_record_ *record = self->hot, **at = &self->mine;
-    if (record && record->domain == domain && ivs_load_relaxed_32_(&record->state) != IVS_DEAD_) return record;
+    if (record && ivs_record_is_of_(record, domain)) return record;
     while ((record = *at) != NULL) {
         if (ivs_load_acquire_32_(&record->state) == IVS_DEAD_) { /* [P14] */
             *at = record->mine;
             if (self->hot == record) self->hot = NULL;
             IVSKIP_HOST_FREE(record);
-        } else if (record->domain == domain) {
+        } else if (ivs_record_is_of_(record, domain)) {
             self->hot = record;
             return record;
         } else {
@@ -1580,6 +1604,25 @@ static void ivs_due_end_(struct ivs_record_ *record) { ivs_due_begin_(record); }
 /* Does the thread run callbacks just now? Then it must not begin to release more (no recursion without a bound). */
 static bool ivs_due_held_(const struct ivs_record_ *record) { return ivs_load_relaxed_32_(&record->releasing) & 1; }
 
+/* What threads without a record retired, for a thread without one: due after two advances from now. */
+static size_t ivs_orphans_reclaim_(struct ivs_domain *domain) {
+    struct ivs_list_ due = {0, 0, 0, 0};
+    struct ivs_thread_ *self = &ivs_thread_;
+    size_t n;
+    if (self->releasing) return 0;
+    ivs_list_take_(domain, &due, ivs_exchange_acq_rel_word_(&domain->orphans_, 0)); /* [P13] */
+    if (!due.first) return 0;
+    for (int i = 0; i < 2; i++) {
+        if (ivs_epoch_advance_(domain)) continue;
+        ivs_orphans_push_(domain, &due);
+        return 0;
+    }
+    self->releasing = 1;
+    n = ivs_list_release_(domain, &due);
+    self->releasing = 0;
+    return n;
+}
+
 /*
  * Hands things over that are unreachable for readers who come now. A full list is closed; the epoch is
  * pushed only if it did not move since this thread's last full list, so that many threads do not scan each
@@ -1593,6 +1636,8 @@ static void ivs_retire_(struct ivs_domain *domain, struct ivs_list_ *list) {
     record = ivs_record_get_(domain);
     if (!record || !ivs_limbo_trylock_(record)) {
         ivs_orphans_push_(domain, list);
+        if (record || ++ivs_thread_.retired % IVSKIP_RETIRE_BATCH) return;
+        (void)ivs_orphans_reclaim_(domain);
         return;
     }
     ivs_list_move_(&record->open, list);
@@ -1610,19 +1655,6 @@ static void ivs_retire_(struct ivs_domain *domain, struct ivs_list_ *list) {
     if (stuck && ivs_epoch_advance_(domain)) ivs_domain_sweep_(domain, &due, false);
     (void)ivs_list_release_(domain, &due);
     ivs_due_end_(record);
-}
-
-/* What threads without a record retired, where no thread has one: due after two advances from now. */
-static size_t ivs_orphans_reclaim_(struct ivs_domain *domain) {
-    struct ivs_list_ due = {0, 0, 0, 0};
-    ivs_list_take_(domain, &due, ivs_exchange_acq_rel_word_(&domain->orphans_, 0)); /* [P13] */
-    if (!due.first) return 0;
-    for (int i = 0; i < 2; i++) {
-        if (ivs_epoch_advance_(domain)) continue;
-        ivs_orphans_push_(domain, &due);
-        return 0;
-    }
-    return ivs_list_release_(domain, &due);
 }
 
 size_t ivs_domain_reclaim(struct ivs_domain *domain) {
@@ -1685,13 +1717,17 @@ int ivs_domain_barrier(struct ivs_domain *domain) {
 }
 
 static void ivs_domain_start_(struct ivs_domain *domain) {
+    domain->cookie_ = IVSKIP_HOST_NOW();
     domain->epoch_ = 3; /* so that tags of empty lists, 0, are long due */
 }
 
-/* 64 bits for a tower's height; `salt` serves a thread without a record. */
-static uint64_t ivs_random_(struct ivs_domain *domain, uintptr_t salt) {
+/* 64 bits for a tower's height. */
+static uint64_t ivs_random_(struct ivs_domain *domain) {
     struct ivs_record_ *record = ivs_record_get_(domain);
-    return record ? ivs_xorshift_(&record->random) : ivs_mix_(domain->seed_ ^ salt);
+    struct ivs_thread_ *self = &ivs_thread_;
+    if (record) return ivs_xorshift_(&record->random);
+    if (!self->random) self->random = ivs_mix_(domain->seed_ ^ (uintptr_t)self) | 1u;
+    return ivs_xorshift_(&self->random);
 }
 
 static bool ivs_domain_busy_(struct ivs_domain *domain) {
@@ -1809,10 +1845,11 @@ static void ivs_grace_over_(IVS_RCU_HEAD_ *head) {
     struct ivs_list_ due = {0, 0, 0, 0};
     IVS_TSAN_GRACE_OVER_(domain);
     ivs_list_take_(domain, &due, domain->flight_);
-    (void)ivs_add_relaxed_64_(&domain->epoch_, 1);
+    domain->flight_ = 0;
     (void)ivs_add_relaxed_64_(&domain->limbo_, 0 - due.count);
     (void)ivs_add_relaxed_64_(&domain->bytes_, 0 - due.bytes);
     (void)ivs_list_release_(domain, &due);
+    (void)ivs_add_acq_rel_64_(&domain->epoch_, 1);                             /* [P16] */
     (void)ivs_exchange_acq_rel_32_(&domain->busy_, 0);                         /* [P15] */
     if (ivs_add_acq_rel_word_(&domain->orphans_, 0)) ivs_grace_begin_(domain); /* [P15] */
 }
@@ -1838,12 +1875,18 @@ int ivs_domain_synchronize(struct ivs_domain *domain) {
     return 0;
 }
 
-/* Until nothing waits and nothing is under way; then once more, for the last callback may
- * still be on its last line. */
+static bool ivs_grace_idle_(struct ivs_domain *domain) {
+    return !ivs_load_acquire_32_(&domain->busy_) && !ivs_load_acquire_word_(&domain->orphans_); /* [P15] */
+}
+
+/* Two turns at most: the one that is under way, and the one that takes what waits now. Then once more, for the last
+ * callback may still be on its last line. */
 int ivs_domain_barrier(struct ivs_domain *domain) {
+    uint64_t turn;
     if (!domain || domain->magic_ != IVS_DOMAIN_MAGIC_) return IVS_EINVAL;
     if (ivs_in_section_(domain)) return IVS_EDEADLK;
-    while (ivs_load_acquire_32_(&domain->busy_) || ivs_load_acquire_word_(&domain->orphans_)) { /* [P15] */
+    turn = ivs_load_acquire_64_(&domain->epoch_);                                          /* [P16] */
+    while (!ivs_grace_idle_(domain) && ivs_load_acquire_64_(&domain->epoch_) < turn + 2) { /* [P16] */
         ivs_grace_begin_(domain);
         IVS_RCU_BARRIER_();
     }
@@ -1859,7 +1902,9 @@ int ivs_domain_destroy(struct ivs_domain *domain) {
     int r;
     if (!domain || domain->magic_ != IVS_DOMAIN_MAGIC_) return IVS_EINVAL;
     if (ivs_domain_busy_(domain)) return IVS_EBUSY;
-    r = ivs_domain_barrier(domain);
+    do {
+        r = ivs_domain_barrier(domain);
+    } while (r == 0 && !ivs_grace_idle_(domain)); /* callbacks may retire more */
     if (r == 0) domain->magic_ = 0;
     return r;
 }
@@ -1873,22 +1918,28 @@ int ivs_domain_get_stats(struct ivs_domain *domain, struct ivs_domain_stats *sta
     return 0;
 }
 
-/* The fork functions of liburcu or of the host carry the grace period that is under way over to the child. */
+/* Callbacks that were queued run in the child too. If none of them ends the turn, its thread was between taking the
+ * turn and queueing: its things wait again. */
 int ivs_domain_reset_after_fork(struct ivs_domain *domain) {
+    struct ivs_list_ list = {0, 0, 0, 0};
     if (!domain || domain->magic_ != IVS_DOMAIN_MAGIC_) return IVS_EINVAL;
+    IVS_RCU_BARRIER_();
+    if (!ivs_load_acquire_32_(&domain->busy_)) return 0; /* [P15] */
+    ivs_list_take_(domain, &list, domain->flight_);
+    domain->flight_ = 0;
+    if (list.first) ivs_orphans_push_(domain, &list);
+    (void)ivs_exchange_acq_rel_32_(&domain->busy_, 0); /* [P15] */
+    ivs_grace_begin_(domain);
     return 0;
 }
 
 #if IVS_RCU_IS_(HOST)
-static uint64_t ivs_random_(struct ivs_domain *domain, uintptr_t salt) {
-    (void)salt;
-    return ivs_mix_(domain->seed_ ^ IVSKIP_HOST_RANDOM());
-}
+static uint64_t ivs_random_(struct ivs_domain *domain) { return ivs_mix_(domain->seed_ ^ IVSKIP_HOST_RANDOM()); }
 #else
 static __thread uint64_t ivs_random_state_;
 
-static uint64_t ivs_random_(struct ivs_domain *domain, uintptr_t salt) {
-    if (!ivs_random_state_) ivs_random_state_ = ivs_mix_(domain->seed_ ^ salt ^ (uintptr_t)&ivs_random_state_) | 1u;
+static uint64_t ivs_random_(struct ivs_domain *domain) {
+    if (!ivs_random_state_) ivs_random_state_ = ivs_mix_(domain->seed_ ^ (uintptr_t)&ivs_random_state_) | 1u;
     return ivs_xorshift_(&ivs_random_state_);
 }
 #endif
@@ -1922,8 +1973,8 @@ int ivs_domain_init(struct ivs_domain *domain, const struct ivs_domain_config *c
 }
 
 /* Height of a new tower: h levels with probability 1/2^h. */
-static unsigned ivs_height_(struct ivs_domain *domain, uintptr_t salt) {
-    unsigned h = 1 + (unsigned)__builtin_ctzll((ivs_random_(domain, salt) >> 20) | (1ull << 40));
+static unsigned ivs_height_(struct ivs_domain *domain) {
+    unsigned h = 1 + (unsigned)__builtin_ctzll((ivs_random_(domain) >> 20) | (1ull << 40));
     return h < IVSKIP_MAX_HEIGHT ? h : IVSKIP_MAX_HEIGHT;
 }
 
@@ -1958,7 +2009,7 @@ struct ivs_node *ivs_node_new_height(struct ivs_domain *domain, uint64_t start, 
     uint64_t last;
     void *memory;
     if (!domain || !ivs_range_(start, end, &last) || height > IVSKIP_MAX_HEIGHT) return NULL;
-    if (height == 0) height = ivs_height_(domain, (uintptr_t)start ^ (uintptr_t)value);
+    if (height == 0) height = ivs_height_(domain);
     memory = ivs_memory_(domain, IVSKIP_NODE_BYTES(domain->payload_size_, height), flags);
     return memory ? ivs_node_make_(domain, memory, height, start, last, value) : NULL;
 }
@@ -2379,7 +2430,7 @@ int ivs_map_trylock(struct ivs_map *map, uint64_t start, uint64_t end, struct iv
 int ivs_map_timedlock(struct ivs_map *map, uint64_t start, uint64_t end, uint64_t nanoseconds, struct ivs_lock *lock) {
     uint64_t now = IVSKIP_HOST_NOW();
     uint64_t deadline = nanoseconds < IVS_FOREVER_ - now ? now + nanoseconds : IVS_FOREVER_;
-    return ivs_lock_checked_(map, start, end, deadline, lock);
+    return ivs_lock_checked_(map, start, end, deadline ? deadline : 1, lock);
 }
 
 int ivs_map_unlock(struct ivs_lock *lock) {
@@ -2473,7 +2524,7 @@ static int ivs_fragment_make_(struct ivs_map *map, struct ivs_node *old, struct 
                          map->domain_->payload_size_);
     }
     if (r == 0) part->owned_ = 1;
-    return r;
+    return r > 0 ? IVS_EINVAL : r;
 }
 
 /* Nodes for the left and the right part that stay when a range cuts its first and last node. */
@@ -2787,6 +2838,7 @@ int ivs_map_alloc(struct ivs_map *map, const struct ivs_alloc *request, void *va
     if (!map || !request || !start) return IVS_EINVAL;
     r = ivs_want_check_(request, &want);
     if (r) return r;
+    if (ivs_in_section_(map->domain_)) return IVS_EDEADLK;
     node = ivs_node_new(map->domain_, 0, 1, value, IVS_SLEEP);
     if (!node) return IVS_ENOMEM;
     r = ivs_map_alloc_node(map, request, node, start);
@@ -2936,6 +2988,7 @@ int ivs_map_validate(struct ivs_map *map, struct ivs_report *report) {
 
 int ivs_map_get_stats(struct ivs_map *map, struct ivs_map_stats *stats) {
     struct ivs_node *node;
+    uint64_t from = 0;
     if (!map || !stats) return IVS_EINVAL;
     __builtin_memset(stats, 0, sizeof(*stats));
     ivs_map_read_enter(map);
@@ -2947,7 +3000,8 @@ int ivs_map_get_stats(struct ivs_map *map, struct ivs_map_stats *stats) {
         stats->payload_bytes += sizeof(node->value_) + map->domain_->payload_size_;
         stats->at_height[height - 1]++;
         if (height > stats->height) stats->height = height;
-        stats->keys += node->last - node->start + 1;
+        stats->keys += node->last - (node->start > from ? node->start : from) + 1;
+        from = node->last + 1;
     }
     ivs_map_read_exit(map);
     stats->waits = ivs_load_relaxed_64_(&map->waits_);
@@ -3075,6 +3129,7 @@ int ivs_map_dump(struct ivs_map *map, enum ivs_dump_format format, void (*put)(v
 #undef IVS_TSAN_SECTION_ENDS_
 #undef IVS_TSAN_GRACE_OVER_
 #undef IVS_CLOCK_
+#undef IVS_FUTEX_
 #undef IVS_MAP_MAGIC_
 #undef IVS_DOMAIN_MAGIC_
 #undef IVS_FOREVER_
