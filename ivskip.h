@@ -1831,6 +1831,7 @@ static void ivs_grace_begin_(struct ivs_domain *domain) {
         if (ivs_exchange_acq_rel_32_(&domain->busy_, 1)) return;            /* [P15] */
         domain->flight_ = ivs_exchange_acq_rel_word_(&domain->orphans_, 0); /* [P13] */
         if (domain->flight_) {
+            IVS_TSAN_SECTION_ENDS_(domain);
             IVS_RCU_CALL_(&domain->grace_, ivs_grace_over_);
             return;
         }
