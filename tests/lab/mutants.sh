@@ -1,0 +1,65 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# mutants.sh LAB_OBJECTS_DIR [NAME...]   every one-line fault of mutants/*.patch is put into a copy of the header and must be seen by
+# the lab. A patch says in its first lines what it breaks ("# breaks: I6 P3") and, where only some modes can see it, "# modes: weak".
+# Fails if one survives, does not apply, or if an invariant I1..I8 or a pair of the header's table has no mutant.
+set -u
+root=$(cd "$(dirname "$0")/../.." && pwd)
+objects=$(cd "$1" && pwd)
+shift
+clang=${CLANG:-clang-19}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+one() {
+    local patch=$1 name dir modes start line status
+    name=$(basename "$patch" .patch)
+    dir=$work/$name
+    mkdir -p "$dir"
+    cp "$root/ivskip.h" "$dir/"
+    if ! patch -s -p1 -F1 -d "$dir" <"$patch" >"$dir/log" 2>&1; then
+        echo "FAIL $name: the patch does not apply any more: $(tail -1 "$dir/log")"
+        return
+    fi
+    modes=$(sed -n 's/^# modes: //p' "$patch")
+    if ! $clang -std=gnu11 -g -O1 -w -I"$dir" -I"$root/tests/lab" -fsanitize-coverage=trace-loads,trace-stores \
+        ${MUTANT_FLAGS:-} -c "$root/tests/lab/subject.c" -o "$dir/subject.o" >"$dir/log" 2>&1 ||
+        ! $clang "$dir/subject.o" "$objects"/{lab,litmus,programs,main}.o -pthread -o "$dir/lab" >>"$dir/log" 2>&1; then
+        echo "FAIL $name: does not compile: $(grep -m1 error "$dir/log")"
+        return
+    fi
+    start=$SECONDS
+    timeout "${MUTANT_SECONDS:-150}" "$dir/lab" --stop --quiet --no-litmus ${modes:+--modes "$modes"} >"$dir/log" 2>&1
+    status=$?
+    line=$(grep -m1 -A1 '^FAIL' "$dir/log" | tr -s ' ' | tr '\n' ' ')
+    if [ $status -eq 1 ] && [ -n "$line" ]; then
+        echo "ok   $name ($(sed -n 's/^# breaks: //p' "$patch")) after $((SECONDS - start)) s: ${line#FAIL }"
+    elif [ $status -gt 123 ]; then
+        echo "FAIL $name ($(sed -n 's/^# breaks: //p' "$patch")): status $status, no verdict after $((SECONDS - start)) s"
+    else
+        echo "FAIL $name ($(sed -n 's/^# breaks: //p' "$patch")) survives: $(tail -2 "$dir/log" | head -1)"
+    fi
+    rm -rf "$dir"
+}
+export -f one
+export work root objects clang
+
+patches=()
+for patch in "$root"/tests/lab/mutants/*.patch; do
+    name=$(basename "$patch" .patch)
+    [ $# -eq 0 ] || [[ " $* " == *" $name "* ]] || continue
+    patches+=("$patch")
+done
+printf '%s\0' "${patches[@]}" | xargs -0 -P "$(nproc)" -I{} bash -c 'one {}' | tee "$work/verdicts"
+passed=$(grep -c '^ok' "$work/verdicts")
+failed=$(grep -c '^FAIL' "$work/verdicts")
+if [ $# -eq 0 ]; then
+    for rule in I1 I2 I3 I4 I5 I6 I7 I8 $(sed -n 's/^ \* *\(P[0-9]*\)  *[^ ].*/\1/p' "$root/ivskip.h" | sort -u); do
+        grep -lE "^# (breaks|elsewhere):.* $rule( |$)" "$root"/tests/lab/mutants/*.{patch,txt} >/dev/null 2>&1 && continue
+        echo "FAIL nobody breaks $rule"
+        failed=$((failed + 1))
+    done
+fi
+echo "mutants: $passed killed of $((passed + $(grep -c '^FAIL' "$work/verdicts")))"
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

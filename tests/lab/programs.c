@@ -1,0 +1,531 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Programs on the map: up to three threads with up to four operations each, over keys 0..15, with chosen tower
+ * heights. Each execution ends with: all levels valid, all memory back, and a history for which some order of the
+ * operations explains every answer and the final content (linearizability: Herlihy and Wing, TOPLAS 1990; the order
+ * must respect real time where every load reads the newest value, and happens-before in weak memory).
+ */
+#include "run.h"
+
+#include "ivskip.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern struct ivs_map *subject_map;
+
+enum kind { NONE, MAP, UNMAP, INSERT, ALLOC, QUERY, NEXT, SWAP, VALUE, TRYLOCK, TIMED, DEFER, RECLAIM, BARRIER, PAIR };
+
+struct op {
+    enum kind kind;
+    unsigned a, b, v, h;
+};
+
+/* The words of programs. Values are 1..15; heights 1..4. */
+/* clang-format off */
+#define M(lo, hi, v, h)   {MAP, lo, hi, v, h}
+#define U(lo, hi)         {UNMAP, lo, hi, 0, 0}
+#define I(lo, hi, v, h)   {INSERT, lo, hi, v, h}
+#define A(size, hi, v, h) {ALLOC, size, hi, v, h} /* in the window [0, hi) */
+#define Q(key)            {QUERY, key, 0, 0, 0}
+#define N(key)            {NEXT, key, 0, 0, 0}
+#define S(lo, hi, v, h)   {SWAP, lo, hi, v, h}    /* lock, swap in one node; it must cover whole nodes */
+#define P(lo, hi, v, h)   {PAIR, lo, hi, v, h}    /* the same with two nodes, [lo, lo + 1) and the rest */
+#define V(lo, hi, v)      {VALUE, lo, hi, v, 0}   /* in place; [lo, hi) is a node */
+#define T(lo, hi)         {TRYLOCK, lo, hi, 0, 0}
+#define W(lo, hi)         {TIMED, lo, hi, 0, 0}   /* lock with a time-out, unlock */
+#define R                 {RECLAIM, 0, 0, 0, 0}
+#define D                 {DEFER, 0, 0, 0, 0}     /* a callback that counts */
+#define B                 {BARRIER, 0, 0, 0, 0}   /* what was deferred before must have run */
+/* clang-format on */
+
+struct script {
+    const char *name;
+    struct op init[6];
+    struct op t[3][5];
+    bool sc_only; /* shapes that C11 release and acquire alone does not order (store buffering over two nodes) */
+};
+
+static const struct script scripts[] = {
+    {"two nodes, one commit", {I(1, 2, 1, 1), I(2, 3, 1, 2)}, {{P(1, 3, 2, 2)}, {Q(1), Q(2), Q(1)}}, false},
+    {"two nodes, one commit, read backwards",
+     {I(1, 2, 1, 2), I(2, 3, 1, 1)},
+     {{P(1, 3, 2, 3)}, {Q(2), Q(1), Q(2)}},
+     false},
+    {"map against insert in front", {I(2, 4, 1, 1)}, {{M(3, 4, 2, 2)}, {I(1, 2, 3, 1)}}, false},
+    {"map against tall insert in front", {I(2, 4, 1, 1)}, {{M(3, 4, 2, 2)}, {I(1, 2, 3, 2)}}, false},
+    {"tall replace against tall insert",
+     {I(0, 1, 1, 2), I(2, 3, 1, 1), I(4, 6, 1, 2)},
+     {{M(4, 6, 2, 2), Q(5)}, {I(1, 2, 3, 2)}},
+     false},
+    {"short replace against tall insert",
+     {I(0, 1, 1, 2), I(2, 3, 1, 1), I(4, 6, 1, 2)},
+     {{M(4, 6, 2, 1), Q(5)}, {I(1, 2, 3, 2)}},
+     false},
+    {"tall replace against insert and a reader",
+     {I(2, 3, 1, 1), I(4, 6, 1, 2)},
+     {{M(4, 6, 2, 2)}, {I(1, 2, 3, 2)}, {Q(5), Q(4)}},
+     false},
+    {"neighbours replaced, a reader",
+     {I(1, 2, 1, 2), I(2, 3, 1, 1)},
+     {{M(1, 2, 2, 2)}, {M(2, 3, 3, 2)}, {Q(1), Q(2), Q(1)}},
+     false},
+    {"neighbours unmapped", {I(1, 2, 1, 2), I(2, 3, 1, 2), I(3, 4, 1, 1)}, {{U(1, 2)}, {U(2, 3)}, {N(0), N(0)}}, false},
+    {"helping keeps the order",
+     {I(1, 2, 1, 3), I(3, 4, 1, 1), I(5, 6, 1, 2)},
+     {{M(1, 2, 2, 1)}, {M(5, 6, 3, 1), Q(5)}},
+     false},
+    {"tall neighbours unmapped, a reader", {I(1, 2, 1, 3), I(2, 3, 1, 3)}, {{U(1, 2)}, {U(2, 3)}, {Q(2), Q(1)}}, false},
+    {"new tower, replaced at once", {I(0, 1, 1, 2), I(3, 4, 1, 3)}, {{I(1, 2, 2, 3)}, {M(1, 2, 3, 2), Q(1)}}, false},
+    {"two tall inserts side by side", {I(5, 6, 1, 2)}, {{I(1, 2, 2, 3)}, {I(3, 4, 3, 3)}, {N(1), N(3)}}, false},
+    {"two inserts, one place", {I(0, 1, 1, 1)}, {{I(1, 3, 2, 2), Q(1)}, {I(2, 4, 3, 2), Q(2)}}, false},
+    {"insert against unmap of the blocker", {I(1, 3, 1, 2)}, {{I(2, 4, 2, 2)}, {U(1, 3), Q(2)}}, false},
+    {"overlapping maps", {I(0, 6, 1, 2)}, {{M(1, 4, 2, 1)}, {M(3, 5, 3, 1)}}, false},
+    {"overlapping maps, a reader", {I(0, 6, 1, 1)}, {{M(1, 4, 2, 2)}, {M(3, 5, 3, 1)}, {Q(3), Q(3)}}, false},
+    {"the hole in the middle", {I(0, 6, 1, 2)}, {{U(2, 4)}, {Q(3), Q(5), Q(1)}}, false},
+    {"unmap of many", {I(0, 2, 1, 2), I(2, 4, 2, 1), I(4, 6, 3, 3)}, {{U(1, 5)}, {Q(4), Q(3), Q(1)}}, false},
+    {"unmap of many, read upward",
+     {I(0, 2, 1, 1), I(2, 4, 2, 3), I(4, 6, 3, 2)},
+     {{U(1, 5)}, {Q(1), Q(3), Q(4), Q(5)}},
+     false},
+    {"split and merge", {I(0, 6, 1, 2)}, {{M(2, 4, 2, 1), M(0, 6, 3, 2)}, {Q(3), Q(5)}}, false},
+    {"two allocs, one place", {I(0, 1, 1, 2), I(2, 4, 1, 1)}, {{A(1, 4, 2, 1)}, {A(1, 4, 3, 2)}}, false},
+    {"two allocs, two places", {I(0, 1, 1, 1), I(3, 4, 1, 1)}, {{A(1, 4, 2, 2)}, {A(1, 4, 3, 1)}}, false},
+    {"alloc against replace before", {I(0, 1, 1, 1), I(2, 4, 1, 1)}, {{A(1, 4, 2, 1)}, {M(0, 1, 3, 2)}}, false},
+    {"alloc against replace after", {I(0, 1, 1, 1), I(2, 4, 1, 2)}, {{A(1, 4, 2, 1)}, {M(2, 4, 3, 1)}}, false},
+    {"alloc against unmap", {I(0, 1, 1, 1), I(1, 2, 1, 1), I(2, 4, 1, 1)}, {{A(1, 4, 2, 1)}, {U(1, 2)}}, false},
+    {"alloc against unmap of the first", {I(0, 1, 1, 2), I(2, 4, 1, 1)}, {{A(1, 4, 2, 1)}, {U(0, 1)}}, false},
+    {"alloc against insert", {I(0, 1, 1, 1), I(2, 4, 1, 1)}, {{A(1, 4, 2, 2)}, {I(1, 2, 3, 1)}}, false},
+    {"the hole that moves", {I(0, 1, 1, 1), I(1, 2, 1, 1)}, {{A(1, 3, 2, 1)}, {U(0, 1), I(2, 3, 3, 1)}}, false},
+    {"the restless hole",
+     {I(0, 1, 1, 1), I(1, 2, 1, 1)},
+     {{A(1, 3, 2, 1)}, {U(0, 1), I(2, 3, 3, 1), U(2, 3), I(0, 1, 3, 1)}},
+     false},
+    {"three allocs, two places", {I(1, 2, 1, 1)}, {{A(1, 3, 2, 1)}, {A(1, 3, 3, 1)}, {A(1, 3, 4, 1)}}, false},
+    {"value in place", {I(1, 3, 1, 2)}, {{V(1, 3, 2), V(1, 3, 3)}, {Q(1), Q(2)}}, false},
+    {"value in place against a map", {I(1, 3, 1, 1)}, {{V(1, 3, 2)}, {M(1, 3, 3, 2)}, {Q(2), Q(2)}}, false},
+    {"swap against swap", {I(1, 3, 1, 2)}, {{S(1, 3, 2, 1)}, {S(1, 3, 3, 3)}, {Q(1)}}, false},
+    {"a try-lock that gives up",
+     {I(0, 1, 1, 1), I(1, 2, 1, 2), I(2, 3, 1, 1)},
+     {{T(0, 3), Q(2)}, {M(2, 3, 2, 2)}},
+     false},
+    {"a timed lock", {I(1, 2, 1, 1)}, {{W(1, 2), M(1, 2, 2, 1)}, {M(1, 2, 3, 2)}}, false},
+    {"next over a node that goes", {I(1, 2, 1, 1), I(3, 4, 2, 2)}, {{U(1, 2), I(5, 6, 3, 1)}, {N(0), N(2)}}, false},
+    {"grace: reader, unmap, reclaim", {I(1, 2, 1, 1)}, {{U(1, 2), R}, {Q(1), Q(1)}}, false},
+    {"grace: two who retire", {I(1, 2, 1, 1), I(5, 6, 1, 1)}, {{U(1, 2), R}, {U(5, 6), R}, {Q(1), Q(5)}}, false},
+    {"barrier against a release", {I(1, 2, 1, 1)}, {{D, R}, {B, Q(1)}}, false},
+    {"barrier against a retire", {I(1, 2, 1, 1)}, {{U(1, 2), D}, {B}}, false},
+    {"grace: three threads", {I(1, 2, 1, 1), I(3, 4, 1, 1)}, {{U(1, 2), R}, {U(3, 4), R}, {Q(1), Q(3)}}, false},
+    {"store buffering over two nodes", {I(8, 9, 1, 1)}, {{I(1, 2, 2, 1), Q(5)}, {I(5, 6, 3, 1), Q(1)}}, true},
+};
+enum { SCRIPTS = sizeof scripts / sizeof scripts[0] };
+
+/* ---------------------------------------------------------------- running a script */
+
+struct call {
+    const struct op *op;
+    long result; /* 0 or an error; ALLOC: the place; QUERY: the value; NEXT: 16 * key + value */
+    struct lab_mark begin, end;
+    bool done;
+};
+
+static struct call calls[LAB_THREADS][8];
+static unsigned call_count[LAB_THREADS];
+static uint64_t content_at_start;
+
+/*
+ * Values are pointers to cells, plain memory that is written before the value is published and read by whoever finds it. Cells
+ * stay until the end, so that only the order of publishing is in question.
+ */
+struct cell {
+    uint64_t value;
+    struct cell *next;
+};
+static struct cell *cells[LAB_THREADS];
+
+static void *cell_for(unsigned value) {
+    unsigned me = lab_thread();
+    struct cell *cell = lab_malloc(sizeof *cell);
+    if (!cell) return NULL;
+    lab_plain(&cell->value, 8, true);
+    cell->value = value;
+    cell->next = cells[me];
+    cells[me] = cell;
+    return cell;
+}
+
+static unsigned in_cell(const void *value) {
+    const struct cell *cell = value;
+    LAB_CHECK(cell, "a node without a value");
+    lab_plain(&cell->value, 8, false);
+    return (unsigned)cell->value;
+}
+
+static struct ivs_node *node_for(const struct op *op, unsigned a, unsigned b) {
+    void *cell = cell_for(op->v);
+    return cell ? ivs_node_new_height(ivs_map_domain(subject_map), a, b, cell, IVS_SLEEP, op->h) : NULL;
+}
+
+static long with_node(const struct op *op, int (*update)(struct ivs_map *map, struct ivs_node *node)) {
+    struct ivs_node *node = node_for(op, op->a, op->b);
+    if (!node) return IVS_ENOMEM;
+    int r = update(subject_map, node);
+    if (r) LAB_CHECK(ivs_node_discard(ivs_map_domain(subject_map), node) == 0, "discard after %d", r);
+    return r;
+}
+
+static long do_alloc(const struct op *op) {
+    struct ivs_alloc want = {0, op->b, op->a, 1, 0};
+    struct ivs_node *node = node_for(op, 0, 1);
+    uint64_t start = 99;
+    if (!node) return -1000; /* no memory: no refusal of the map's */
+    int r = ivs_map_alloc_node(subject_map, &want, node, &start);
+    if (r) LAB_CHECK(ivs_node_discard(ivs_map_domain(subject_map), node) == 0, "discard after %d", r);
+    return r ? r : (long)start;
+}
+
+/* Lock, swap in one node or two, unlock. */
+static long do_swap(const struct op *op, bool pair) {
+    struct ivs_lock lock;
+    struct ivs_node *run[2] = {node_for(op, op->a, pair ? op->a + 1 : op->b),
+                               pair ? node_for(op, op->a + 1, op->b) : NULL};
+    struct ivs_domain *domain = ivs_map_domain(subject_map);
+    int r = 0;
+    if (!run[0] || (pair && !run[1])) {
+        LAB_CHECK(ivs_node_discard(domain, run[0]) == 0 && ivs_node_discard(domain, run[1]) == 0, "discard");
+        return IVS_ENOMEM;
+    }
+    LAB_CHECK(ivs_map_lock(subject_map, op->a, op->b, &lock) == 0, "lock");
+    LAB_CHECK(lock.floor <= op->a && (lock.ceiling == 0 || lock.ceiling >= op->b), "owned space");
+    LAB_CHECK(ivs_map_swap(&lock, run, pair ? 2 : 1) == 0, "swap");
+    LAB_CHECK(ivs_map_unlock(&lock) == 0, "unlock");
+    return r;
+}
+
+static long do_value(const struct op *op) {
+    struct ivs_lock lock;
+    struct ivs_node *node;
+    void *cell = cell_for(op->v);
+    if (!cell) return IVS_ENOMEM;
+    LAB_CHECK(ivs_map_lock(subject_map, op->a, op->b, &lock) == 0, "lock");
+    node = ivs_lock_first(&lock);
+    LAB_CHECK(node && node->start == op->a && lock.count == 1, "the node to change");
+    LAB_CHECK(ivs_node_set_value(&lock, node, cell) == 0, "set value");
+    LAB_CHECK(ivs_map_unlock(&lock) == 0, "unlock");
+    return 0;
+}
+
+static long do_lock(const struct op *op) {
+    struct ivs_lock lock;
+    int r = op->kind == TRYLOCK ? ivs_map_trylock(subject_map, op->a, op->b, &lock)
+                                : ivs_map_timedlock(subject_map, op->a, op->b, 10, &lock);
+    LAB_CHECK(r == 0 || r == (op->kind == TRYLOCK ? IVS_EBUSY : IVS_ETIMEDOUT), "lock answers %d", r);
+    if (r == 0) LAB_CHECK(ivs_map_unlock(&lock) == 0, "unlock");
+    return 0;
+}
+
+static long do_query(const struct op *op) {
+    struct ivs_entry entry;
+    int r = op->kind == QUERY ? ivs_map_lookup(subject_map, op->a, &entry)
+                              : ivs_map_lookup_next(subject_map, op->a, &entry);
+    if (r) return 0;
+    LAB_CHECK(entry.start < entry.end && entry.end > op->a, "an interval that cannot be");
+    if (op->kind == QUERY) return (long)in_cell(entry.value);
+    return 16 * (long)(entry.start > op->a ? entry.start : op->a) + (long)in_cell(entry.value);
+}
+
+/* ---- deferred callbacks and the barrier */
+
+static struct defers {
+    uint64_t called; /* atomic: ivs_domain_defer has returned */
+    uint64_t ran;    /* plain */
+    struct ivs_defer defer;
+} * defers;
+
+static void defer_runs(struct ivs_defer *defer) {
+    (void)defer;
+    lab_plain(&defers->ran, 8, true);
+    defers->ran++;
+}
+
+static long do_defer(void) {
+    LAB_CHECK(ivs_domain_defer(ivs_map_domain(subject_map), &defers->defer, defer_runs) == 0, "defer");
+    lab_store(&defers->called, 8, 1, LAB_RELEASE);
+    return 0;
+}
+
+static long do_barrier(void) {
+    bool before = lab_load(&defers->called, 8, LAB_ACQUIRE) != 0;
+    LAB_CHECK(ivs_domain_barrier(ivs_map_domain(subject_map)) == 0, "barrier");
+    if (!before) return 0;
+    lab_plain(&defers->ran, 8, false);
+    LAB_CHECK(defers->ran == 1, "the barrier came back before a callback had run");
+    return 0;
+}
+
+static long run_op(const struct op *op) {
+    switch (op->kind) {
+    case MAP: return with_node(op, ivs_map_map_node);
+    case INSERT: return with_node(op, ivs_map_insert_node);
+    case UNMAP: return ivs_map_unmap(subject_map, op->a, op->b);
+    case ALLOC: return do_alloc(op);
+    case QUERY:
+    case NEXT: return do_query(op);
+    case SWAP: return do_swap(op, false);
+    case PAIR: return do_swap(op, true);
+    case VALUE: return do_value(op);
+    case TRYLOCK:
+    case TIMED: return do_lock(op);
+    case DEFER: return do_defer();
+    case BARRIER: return do_barrier();
+    case RECLAIM: (void)ivs_domain_reclaim(ivs_map_domain(subject_map)); return 0;
+    default: return 0;
+    }
+}
+
+/* ---------------------------------------------------------------- the sequential map: four bits a key */
+
+static uint64_t mask(unsigned lo, unsigned hi) {
+    return ((hi < 16 ? UINT64_C(1) << (4 * hi) : 0) - 1) & ~((UINT64_C(1) << (4 * lo)) - 1);
+}
+
+static uint64_t with(uint64_t content, unsigned lo, unsigned hi, unsigned value) {
+    return (content & ~mask(lo, hi)) | (mask(lo, hi) & (value * UINT64_C(0x1111111111111111)));
+}
+
+static bool fits(uint64_t content, unsigned size, unsigned hi) {
+    for (unsigned at = 0; at + size <= hi; at++)
+        if (!(content & mask(at, at + size))) return true;
+    return false;
+}
+
+static long next_of(uint64_t content, unsigned key) {
+    for (; key < 16; key++)
+        if (content >> (4 * key) & 15) return 16 * (long)key + (long)(content >> (4 * key) & 15);
+    return 0;
+}
+
+/* May this call come now, with its answer? Then what is the content after it? */
+static bool explains(const struct call *call, uint64_t content, uint64_t *after) {
+    const struct op *op = call->op;
+    *after = content;
+    if (call->result == -1000 || (call->result == IVS_ENOMEM && op->kind != ALLOC))
+        return true; /* memory: nothing changed */
+    switch (op->kind) {
+    case MAP:
+    case SWAP:
+    case PAIR:
+    case VALUE: *after = with(content, op->a, op->b, op->v); return call->result == 0;
+    case UNMAP: *after = with(content, op->a, op->b, 0); return call->result == 0;
+    case INSERT:
+        if (content & mask(op->a, op->b)) return call->result == IVS_EEXIST;
+        *after = with(content, op->a, op->b, op->v);
+        return call->result == 0;
+    case ALLOC:
+        if (call->result == IVS_ENOMEM) return !fits(content, op->a, op->b);
+        if (call->result < 0 || (unsigned)call->result + op->a > op->b) return false;
+        if (content & mask((unsigned)call->result, (unsigned)call->result + op->a)) return false;
+        *after = with(content, (unsigned)call->result, (unsigned)call->result + op->a, op->v);
+        return true;
+    case QUERY: return call->result == (long)(content >> (4 * op->a) & 15);
+    case NEXT: return call->result == next_of(content, op->a);
+    default: return true;
+    }
+}
+
+static bool explained(unsigned *at, uint64_t content, uint64_t final) {
+    bool all = true;
+    for (unsigned t = 0; t < 3; t++) {
+        uint64_t after;
+        bool first = true;
+        if (at[t] == call_count[t]) continue;
+        all = false;
+        for (unsigned u = 0; u < 3; u++)
+            if (u != t && at[u] < call_count[u] && lab_before(&calls[u][at[u]].end, &calls[t][at[t]].begin))
+                first = false;
+        if (!first || !explains(&calls[t][at[t]], content, &after)) continue;
+        at[t]++;
+        if (explained(at, after, final)) return true;
+        at[t]--;
+    }
+    return all && content == final;
+}
+
+/* ---------------------------------------------------------------- the program of a script */
+
+static uint64_t read_content(void) {
+    uint64_t content = 0;
+    for (unsigned key = 0; key < 16; key++) {
+        struct ivs_entry entry;
+        if (ivs_map_lookup(subject_map, key, &entry) == 0) content |= (uint64_t)in_cell(entry.value) << (4 * key);
+    }
+    return content;
+}
+
+static void script_setup(const void *data) {
+    const struct script *script = data;
+    struct ivs_map_config config = {.own = {.seed = 7}};
+    memset(cells, 0, sizeof cells);
+    defers = lab_malloc(sizeof *defers);
+    if (!defers) lab_fail("setup");
+    defers->called = defers->ran = 0;
+    subject_map = lab_malloc(sizeof *subject_map);
+    if (!subject_map || ivs_map_init(subject_map, &config)) lab_fail("init");
+    content_at_start = 0;
+    for (const struct op *op = script->init; op->kind; op++) {
+        if (run_op(op)) lab_fail("setup");
+        content_at_start = with(content_at_start, op->a, op->b, op->v);
+    }
+    memset(call_count, 0, sizeof call_count);
+}
+
+static void script_body(const void *data, unsigned me) {
+    const struct script *script = data;
+    for (const struct op *op = script->t[me]; op->kind; op++) {
+        struct call *call = &calls[me][call_count[me]];
+        call->op = op;
+        call->begin = lab_mark();
+        call->result = run_op(op);
+        call->end = lab_mark();
+        call_count[me]++;
+    }
+}
+
+static void history(char *text, size_t size) {
+    static const char *const names[] = {"",      "map", "unmap", "insert", "alloc",   "query",   "next", "swap",
+                                        "value", "try", "timed", "defer",  "reclaim", "barrier", "pair"};
+    size_t used = 0;
+    for (unsigned t = 0; t < 3; t++)
+        for (unsigned i = 0; i < call_count[t] && used + 40 < size; i++)
+            used += (size_t)snprintf(text + used, size - used, " t%u %s(%u,%u)=%ld", t, names[calls[t][i].op->kind],
+                                     calls[t][i].op->a, calls[t][i].op->b, calls[t][i].result);
+}
+
+static void script_finish(const void *data) {
+    struct ivs_report report;
+    unsigned at[3] = {0, 0, 0};
+    char text[200] = "";
+    (void)data;
+    if (ivs_map_validate(subject_map, &report)) lab_fail("%s, level %u", report.check, report.level);
+    uint64_t final = read_content();
+    if (!explained(at, content_at_start, final)) {
+        history(text, sizeof text);
+        lab_fail("not linearizable:%s; content %llx", text, (unsigned long long) final);
+    }
+    int r = ivs_map_destroy(subject_map);
+    if (r) lab_fail("destroy: %d", r);
+    lab_free(subject_map);
+    lab_free(defers);
+    subject_map = NULL;
+    for (unsigned t = 0; t < LAB_THREADS; t++)
+        for (struct cell *cell = cells[t], *next; cell; cell = next) {
+            next = cell->next;
+            lab_free(cell);
+        }
+}
+
+static void put(void *ctx, const char *text) {
+    (void)ctx;
+    fputs(text, stdout);
+}
+
+static void script_dump(void) {
+    if (!subject_map) return;
+    printf("  the map (of the newest values):\n");
+    (void)put;
+    for (const struct ivs_node *n = (const struct ivs_node *)(subject_map->head_.next_ & ~(uintptr_t)7); n;
+         n = (const struct ivs_node *)(n->next_ & ~(uintptr_t)7))
+        printf("    [%u,%u) value %u height %u flags %u state %u\n", (unsigned)n->start, (unsigned)n->last + 1,
+               (unsigned)n->value_, n->height_, (unsigned)(n->next_ & 7), n->state_);
+}
+
+static struct lab_program program_of(const struct script *script) {
+    struct lab_program p = {.name = script->name,
+                            .data = script,
+                            .setup = script_setup,
+                            .body = script_body,
+                            .finish = script_finish,
+                            .dump = script_dump};
+    while (p.threads < 3 && script->t[p.threads][0].kind) p.threads++;
+    return p;
+}
+
+/* ---------------------------------------------------------------- what is run */
+
+static struct lab_options mode_options(const char *mode, unsigned threads, enum effort effort) {
+    struct lab_options o = {.stop_thread = -1, .seed = 1};
+    bool more = effort != SHORT;
+    o.deviations = threads == 2 ? 2 + more : 1 + more;
+    o.schedules = effort == SHORT ? 20000 : 400000;
+    if (strcmp(mode, "weak") == 0) {
+        o.weak = true;
+        o.deviations = threads == 2 ? 2 : 1 + more;
+    } else if (strcmp(mode, "memory") == 0) {
+        o.fail_memory = true;
+        o.deviations = 1 + more;
+    } else if (strncmp(mode, "stop", 4) == 0) {
+        o.stop_thread = mode[4] - '0';
+        o.deviations = 1 + more;
+    } else if (strncmp(mode, "pct", 3) == 0) {
+        o.weak = strcmp(mode, "pctweak") == 0;
+        o.pct_depth = 3;
+        o.schedules = effort == SHORT ? 300 : 20000;
+    }
+    return o;
+}
+
+static void run_mode(struct tally *tally, const struct script *script, const char *mode, enum effort effort,
+                     uint64_t seed) {
+    struct lab_program program = program_of(script);
+    struct lab_options o = mode_options(mode, program.threads, effort);
+    char name[80];
+    o.seed = seed;
+    struct lab_result result = lab_explore(&program, &o);
+    (void)snprintf(name, sizeof name, "%s", script->name);
+    tally_add(tally, &result, !result.failed, mode, name, "");
+}
+
+/* Is the word in the list, "sc,weak"? */
+static bool mode_in(const char *list, const char *mode) {
+    size_t n = strlen(mode);
+    for (const char *at = list; (at = strstr(at, mode)) != NULL; at += n)
+        if ((at == list || at[-1] == ',') && (at[n] == 0 || at[n] == ',')) return true;
+    return false;
+}
+
+void programs_run(struct tally *tally, enum effort effort, const char *only) {
+    static const char *const modes[] = {"sc", "pctweak", "weak", "pct", "memory"};
+    uint64_t seed = 1;
+    do {
+        for (size_t m = 0; m < sizeof modes / sizeof modes[0]; m++)
+            for (size_t i = 0; i < SCRIPTS; i++) {
+                bool weak = strstr(modes[m], "weak") != NULL;
+                if (tally->stop && tally->failed) return;
+                if (tally->modes && !mode_in(tally->modes, modes[m])) continue;
+                if (only && !strstr(scripts[i].name, only)) continue;
+                if (scripts[i].sc_only && weak) continue;
+                if (effort == ENDLESS && strncmp(modes[m], "pct", 3) != 0 && seed > 1) continue;
+                run_mode(tally, &scripts[i], modes[m], effort, seed);
+            }
+        seed++;
+        if (effort == ENDLESS) printf("lab: seed %llu, %lu schedules\n", (unsigned long long)seed, tally->schedules);
+    } while (effort == ENDLESS && !tally->failed);
+}
+
+int programs_replay(const char *name, const char *mode, const char *schedule) {
+    for (size_t i = 0; i < SCRIPTS; i++) {
+        struct lab_program program = program_of(&scripts[i]);
+        if (strcmp(scripts[i].name, name) != 0) continue;
+        struct lab_options o = mode_options(mode, program.threads, SHORT);
+        struct lab_result result = lab_replay(&program, &o, schedule);
+        printf("%s\n", result.failed ? result.reason : "no failure");
+        return result.failed;
+    }
+    fprintf(stderr, "lab: no program \"%s\"; see --list\n", name);
+    return 2;
+}
+
+void programs_list(void) {
+    for (size_t i = 0; i < SCRIPTS; i++) printf("%s\n", scripts[i].name);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/* What the lab's runs add up to. */
+#ifndef LAB_RUN_H
+#define LAB_RUN_H
+
+#include "lab.h"
+
+struct tally {
+    unsigned passed, failed;
+    unsigned long schedules, steps;
+    bool quiet, stop;  /* say failures only; end at the first */
+    const char *modes; /* NULL: all */
+};
+
+/* Notes one program's result and prints a line for it. */
+void tally_add(struct tally *tally, const struct lab_result *result, bool good, const char *kind, const char *name,
+               const char *remark);
+
+void litmus_run(struct tally *tally);
+
+/* The programs on the map (programs.c). */
+enum effort { SHORT, LONG, ENDLESS };
+void programs_run(struct tally *tally, enum effort effort, const char *only);
+int programs_replay(const char *name, const char *mode, const char *schedule);
+void programs_list(void);
+
+#endif

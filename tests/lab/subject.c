@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The header in the lab. This file alone is compiled with -fsanitize-coverage=trace-loads,trace-stores, so that its
+ * plain accesses are seen; its atomics, its host and its threads are the lab's. To put a port's hooks under the lab,
+ * define them here (on lab_* calls) in place of the userspace ones.
+ */
+#define _GNU_SOURCE
+#include "lab.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define IVSKIP_IMPLEMENTATION
+#define IVSKIP_ATOMICS "lab_atomics.h"
+#define IVSKIP_SPIN    1
+#define IVSKIP_DEBUG   1
+#ifndef IVSKIP_RETIRE_BATCH
+#define IVSKIP_RETIRE_BATCH 1
+#endif
+#define __thread /* the lab keeps a copy for each virtual thread */
+#define __builtin_memset          lab_memset
+#define __builtin_memcpy          lab_memcpy
+#define pthread_once(once, make)  ((make)(), 0)
+#define pthread_key_create(k, f)  ((void)(f), 0)
+#define pthread_setspecific(k, v) ((void)(v), 0)
+#include "ivskip.h"
+#undef __builtin_memset
+#undef __builtin_memcpy
+
+void __sanitizer_cov_load1(const uint8_t *at);
+void __sanitizer_cov_load2(const uint16_t *at);
+void __sanitizer_cov_load4(const uint32_t *at);
+void __sanitizer_cov_load8(const uint64_t *at);
+void __sanitizer_cov_load16(const void *at);
+void __sanitizer_cov_store1(uint8_t *at);
+void __sanitizer_cov_store2(uint16_t *at);
+void __sanitizer_cov_store4(uint32_t *at);
+void __sanitizer_cov_store8(uint64_t *at);
+void __sanitizer_cov_store16(void *at);
+
+size_t subject_tls(void **address) {
+    *address = &ivs_thread_;
+    return sizeof ivs_thread_;
+}
+
+void subject_thread_exit(void) { ivs_thread_exit_(&ivs_thread_); }
+
+static const char *field_of_node(size_t offset, char *text, size_t size) {
+    static const char *const names[] = {"start", "last", "value", "next", "chain", "height.."};
+    if (offset < sizeof(struct ivs_node)) return names[offset / 8];
+    offset -= sizeof(struct ivs_node);
+    (void)snprintf(text, size, "up[%zu].%s", offset / sizeof(struct ivs_link_) + 1,
+                   offset % sizeof(struct ivs_link_) ? "key" : "next");
+    return text;
+}
+
+/* The map under test, for names. */
+struct ivs_map *subject_map;
+
+static bool name_in_map(const unsigned char *at, char *text, size_t size) {
+    static const struct {
+        const char *name;
+        size_t offset;
+    } fields[] = {
+        {"head", 0},
+        {"head.up", offsetof(struct ivs_map, head_links_)},
+        {"map.domain", offsetof(struct ivs_map, domain_)},
+        {"map.height", offsetof(struct ivs_map, height_)},
+        {"map.bucket", offsetof(struct ivs_map, buckets_)},
+        {"map.waits", offsetof(struct ivs_map, waits_)},
+        {"map.restarts", offsetof(struct ivs_map, restarts_)},
+        {"map.refusals", offsetof(struct ivs_map, refusals_)},
+        {"domain", offsetof(struct ivs_map, own_)},
+        {"domain.records", offsetof(struct ivs_map, own_) + offsetof(struct ivs_domain, records_)},
+        {"domain.epoch", offsetof(struct ivs_map, own_) + offsetof(struct ivs_domain, epoch_)},
+        {"domain.crowd", offsetof(struct ivs_map, own_) + offsetof(struct ivs_domain, crowd_)},
+        {"domain.orphans", offsetof(struct ivs_map, own_) + offsetof(struct ivs_domain, orphans_)},
+    };
+    size_t offset, i = sizeof fields / sizeof fields[0];
+    char field[32];
+    if (!subject_map || at < (unsigned char *)subject_map || at >= (unsigned char *)(subject_map + 1)) return false;
+    offset = (size_t)(at - (unsigned char *)subject_map);
+    while (fields[--i].offset > offset) {
+    }
+    if (i < 2) (void)snprintf(text, size, "head.%s", field_of_node(offset, field, sizeof field));
+    else (void)snprintf(text, size, "%s+%zu", fields[i].name, offset - fields[i].offset);
+    return true;
+}
+
+/* Records and nodes are told by what the map leads to; anything else is named by its address.
+ * Reads memory as it is. */
+void subject_name(const void *address, char *text, size_t size) {
+    const unsigned char *at = address;
+    char field[32];
+    if (name_in_map(at, text, size)) return;
+    (void)snprintf(text, size, "...%05zx", (size_t)(uintptr_t)at & 0xfffff);
+    if (!subject_map) return;
+    for (struct ivs_record_ *r = (struct ivs_record_ *)subject_map->own_.records_; r; r = r->next)
+        if (at >= (unsigned char *)r && at < (unsigned char *)(r + 1))
+            (void)snprintf(text, size, "record%u+%zu", (unsigned)r->index, (size_t)(at - (unsigned char *)r));
+    for (struct ivs_node *n = ivs_ptr_(subject_map->head_.next_); n; n = ivs_ptr_(n->next_))
+        if (at >= (unsigned char *)n && at < (unsigned char *)n + IVSKIP_NODE_BYTES(0, n->room_))
+            (void)snprintf(text, size, "[%u,%u).%s", (unsigned)n->start, (unsigned)n->last + 1,
+                           field_of_node((size_t)(at - (unsigned char *)n), field, sizeof field));
+}
+
+__attribute__((no_sanitize("coverage"))) void __sanitizer_cov_load1(const uint8_t *at) { lab_plain(at, 1, false); }
+__attribute__((no_sanitize("coverage"))) void __sanitizer_cov_load2(const uint16_t *at) { lab_plain(at, 2, false); }
+__attribute__((no_sanitize("coverage"))) void __sanitizer_cov_load4(const uint32_t *at) { lab_plain(at, 4, false); }
+__attribute__((no_sanitize("coverage"))) void __sanitizer_cov_load8(const uint64_t *at) { lab_plain(at, 8, false); }
+__attribute__((no_sanitize("coverage"))) void __sanitizer_cov_load16(const void *at) { lab_plain(at, 16, false); }
+__attribute__((no_sanitize("coverage"))) void __sanitizer_cov_store1(uint8_t *at) { lab_plain(at, 1, true); }
+__attribute__((no_sanitize("coverage"))) void __sanitizer_cov_store2(uint16_t *at) { lab_plain(at, 2, true); }
+__attribute__((no_sanitize("coverage"))) void __sanitizer_cov_store4(uint32_t *at) { lab_plain(at, 4, true); }
+__attribute__((no_sanitize("coverage"))) void __sanitizer_cov_store8(uint64_t *at) { lab_plain(at, 8, true); }
+__attribute__((no_sanitize("coverage"))) void __sanitizer_cov_store16(void *at) { lab_plain(at, 16, true); }
