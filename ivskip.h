@@ -2310,7 +2310,7 @@ static void ivs_index_link_(struct ivs_map *map, struct ivs_node *node) {
     ivs_path_find_(map, node->start, &path);
     for (unsigned level = 1; level < node->height_; level++) {
         struct ivs_link_ *own = ivs_up_(node, level);
-        for (int tries = 0;; tries++) {
+        for (int lost = 0;;) {
             uintptr_t word;
             struct ivs_node *before = ivs_index_find_(map, level, node->start, &path, &word);
             ivs_store_relaxed_word_(&own->next, word);
@@ -2319,7 +2319,7 @@ static void ivs_index_link_(struct ivs_map *map, struct ivs_node *node) {
                 ivs_link_set_key_(ivs_up_(before, level), node);
                 break;
             }
-            if (tries == IVSKIP_LINK_TRIES) {
+            if (++lost == IVSKIP_LINK_TRIES) {
                 node->height_ = (uint8_t)level;
                 return;
             }

@@ -119,6 +119,10 @@ size_t subject_tls(void **address);
 void subject_thread_exit(void);
 void subject_name(const void *address, char *text, size_t size);
 
+/* Plain accesses made in the instrumented file. */
+void subject_plain_write(uint64_t *at, uint64_t value);
+uint64_t subject_plain_read(const uint64_t *at);
+
 /* ---- coherence account (coherence.c): called for each access while it is on */
 extern void (*lab_account)(unsigned thread, const void *address, size_t size, bool write);
 

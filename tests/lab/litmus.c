@@ -187,6 +187,14 @@ static void plain_race(const void *data, unsigned me) {
         lab_plain(datum, 8, false);
     }
 }
+static void hooked_race(const void *data, unsigned me) { /* the same, by accesses that the compiler reports */
+    if (me == 0) {
+        subject_plain_write(datum, 5);
+        st(y, 1, W);
+    } else if (ld(y, R)) {
+        LAB_CHECK(subject_plain_read(datum) == 5, "the datum");
+    }
+}
 static void touch_after_free(const void *data, unsigned me) {
     (void)data;
     if (me == 0) {
@@ -225,6 +233,8 @@ static const struct fault faults[] = {
     {"a plain field behind a relaxed flag", "race", plain_race, &relaxed},
     {"a plain field behind a release read relaxed", "race", plain_race, &rel_rlx},
     {"a plain field behind release and acquire", NULL, plain_race, &rel_acq},
+    {"a race that only the compiler's hooks see", "race", hooked_race, &relaxed},
+    {"the same in order", NULL, hooked_race, &rel_acq},
     {"a touch after free", "free", touch_after_free, &rel_acq},
     {"a lost wake", "sleeps for ever", deadlock, &relaxed},
     {"no progress", "no progress", livelock, &relaxed},
