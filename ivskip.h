@@ -125,8 +125,10 @@
  *   URCU_*    liburcu's flavour of that name (link -lurcu-memb, -lurcu-qsbr or -lurcu-bp, and -lurcu-common). Its
  *             rules hold: threads that call ivskip are registered (memb, qsbr) and announce quiescent states (qsbr).
  *             Release callbacks run in liburcu's call_rcu thread. Around fork() call liburcu's own fork functions.
- *             With qsbr a thread is in a read section wherever it is online, so a call that waits is a quiescent
- *             state of its caller, and -EDEADLK for a call inside a section is not detected.
+ *             With memb and qsbr the child of a program with other registered threads must not use a map;
+ *             with bp it may, after ivs_map_reset_after_fork. With qsbr a thread is in a read section
+ *             wherever it is online, so a call that waits is a quiescent state of its caller, and -EDEADLK
+ *             for a call inside a section is not detected.
  *   HOST      the hooks of section 8; nothing but freestanding headers is included.
  *
  * 8. Minimal port (IVSKIP_RCU=HOST)
@@ -1853,6 +1855,7 @@ static void ivs_grace_over_(IVS_RCU_HEAD_ *head) {
     (void)ivs_add_acq_rel_64_(&domain->epoch_, 1);                             /* [P16] */
     (void)ivs_exchange_acq_rel_32_(&domain->busy_, 0);                         /* [P15] */
     if (ivs_add_acq_rel_word_(&domain->orphans_, 0)) ivs_grace_begin_(domain); /* [P15] */
+    IVS_TSAN_SECTION_ENDS_(domain);
 }
 
 static void ivs_retire_(struct ivs_domain *domain, struct ivs_list_ *list) {
@@ -1892,6 +1895,7 @@ int ivs_domain_barrier(struct ivs_domain *domain) {
         IVS_RCU_BARRIER_();
     }
     IVS_RCU_BARRIER_();
+    IVS_TSAN_GRACE_OVER_(domain);
     return 0;
 }
 

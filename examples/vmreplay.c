@@ -45,6 +45,26 @@
 #include <zlib.h>
 #endif
 
+/* What liburcu asks of threads (IVSKIP_RCU=URCU_*): to be registered, and with qsbr to say now and then that they hold
+ * no node, and to be offline while they sleep. Nothing with the built-in RCU. */
+#if IVS_RCU_IS_(URCU_MEMB)
+#define THREAD_BEGIN() urcu_memb_register_thread()
+#define THREAD_END()   urcu_memb_unregister_thread()
+#elif IVS_RCU_IS_(URCU_QSBR)
+#define THREAD_BEGIN() urcu_qsbr_register_thread()
+#define THREAD_END()   urcu_qsbr_unregister_thread()
+#define THREAD_IDLE()  urcu_qsbr_quiescent_state()
+#define SLEEP(call)    (urcu_qsbr_thread_offline(), (void)(call), urcu_qsbr_thread_online())
+#endif
+#ifndef THREAD_BEGIN
+#define THREAD_BEGIN() ((void)0)
+#define THREAD_END()   ((void)0)
+#endif
+#ifndef THREAD_IDLE
+#define THREAD_IDLE() ((void)0)
+#define SLEEP(call)   ((void)(call))
+#endif
+
 #define PAGE        UINT64_C(0x1000)
 #define SLICE_BITS  47 /* TASK_SIZE is 0x7ffffffff000 */
 #define SLICE       (UINT64_C(1) << SLICE_BITS)
@@ -1497,6 +1517,7 @@ static void replay_in_order(struct worker *w, bool faults) {
             continue;
         }
         run_event(w, i, &begin, &end);
+        THREAD_IDLE();
         __atomic_store_n(&r->position[w->copy], i, __ATOMIC_RELAXED);
         if (w->copy == 0 && i % 256 == 0) say_progress(r, i, end);
     }
@@ -1577,12 +1598,15 @@ static void *reader_main(void *arg) {
     struct replay *r = rd->run;
     const unsigned copy = rd->index % r->copies;
     size_t next = 0;
+    THREAD_BEGIN();
     for (size_t turn = 0; !__atomic_load_n(&r->stop, __ATOMIC_RELAXED); turn++) {
         const uint64_t reached = __atomic_load_n(&r->position[copy], __ATOMIC_RELAXED);
         if (next < r->faults.n && r->faults.at[next].event <= reached) read_once(rd, &r->faults.at[next++], copy);
         else if (next && turn % 256) read_once(rd, &r->faults.at[next - 1 - turn % (next < 256 ? next : 256)], copy);
         else sched_yield();
+        THREAD_IDLE();
     }
+    THREAD_END();
     return NULL;
 }
 
@@ -1607,7 +1631,7 @@ static struct reader *start_readers(struct replay *r) {
 static void stop_readers(struct replay *r, struct reader *readers) {
     __atomic_store_n(&r->stop, true, __ATOMIC_RELAXED);
     for (unsigned i = 0; i < r->options->readers; i++) {
-        pthread_join(readers[i].thread, NULL);
+        SLEEP(pthread_join(readers[i].thread, NULL));
         r->lookups += readers[i].lookups;
         r->lookup_hits += readers[i].hits;
         r->lookup_wrong += readers[i].wrong;
@@ -1623,8 +1647,10 @@ struct copy_thread {
 
 static void *copy_main(void *arg) {
     struct copy_thread *c = arg;
+    THREAD_BEGIN();
     replay_in_order(&c->worker, false);
     end_worker(&c->worker);
+    THREAD_END();
     return NULL;
 }
 
@@ -1638,7 +1664,7 @@ static void replay_copies(struct replay *r) {
         c[i].worker.copy = i;
         start_thread(&c[i].thread, copy_main, &c[i]);
     }
-    for (unsigned i = 0; i < r->copies; i++) pthread_join(c[i].thread, NULL);
+    for (unsigned i = 0; i < r->copies; i++) SLEEP(pthread_join(c[i].thread, NULL));
     stop_readers(r, readers);
     free(c);
 }
@@ -1810,7 +1836,7 @@ static void wait_for(struct parallel *all, const struct dependency *d) {
     for (int look = 0; look < LOOKS; look++) /* an event is shorter than a sleep */
         if (__atomic_load_n(&lane->done, __ATOMIC_ACQUIRE) >= d->done) return;
     pthread_mutex_lock(&lane->mutex);
-    while (lane->done < d->done) pthread_cond_wait(&lane->more, &lane->mutex);
+    while (lane->done < d->done) SLEEP(pthread_cond_wait(&lane->more, &lane->mutex));
     pthread_mutex_unlock(&lane->mutex);
 }
 
@@ -1823,7 +1849,7 @@ static void start_lane(struct parallel *all, struct lane *lane) {
     all->gone = NULL;
     all->live++;
     pthread_mutex_unlock(&all->mutex);
-    for (; gone; gone = gone->next_gone) pthread_join(gone->thread, NULL);
+    for (; gone; gone = gone->next_gone) SLEEP(pthread_join(gone->thread, NULL));
     start_thread(&lane->thread, lane_main, lane);
 }
 
@@ -1837,8 +1863,9 @@ static void run_lane(struct lane *lane) {
         for (size_t d = all->first_dependency[i]; d < all->first_dependency[i + 1]; d++)
             wait_for(all, &all->dependencies.at[d]);
         run_event(&w, i, &all->begin[i], &all->end[i]);
+        THREAD_IDLE();
         if (all->run->options->show) { /* a call of the kernel has work to do; so that one sees it */
-            nanosleep(&in_show, NULL);
+            SLEEP(nanosleep(&in_show, NULL));
             all->end[i] = now_ns();
         }
         __atomic_store_n(&all->run->position[0], i, __ATOMIC_RELAXED);
@@ -1855,7 +1882,9 @@ static void run_lane(struct lane *lane) {
 static void *lane_main(void *arg) {
     struct lane *lane = arg;
     struct parallel *all = lane->all;
+    THREAD_BEGIN();
     run_lane(lane);
+    THREAD_END();
     pthread_mutex_lock(&all->mutex);
     lane->next_gone = all->gone;
     all->gone = lane;
@@ -1877,9 +1906,9 @@ static void run_lanes(struct parallel *all) {
     free(started);
     run_lane(&all->lanes[0]);
     pthread_mutex_lock(&all->mutex);
-    while (all->live) pthread_cond_wait(&all->gone_one, &all->mutex);
+    while (all->live) SLEEP(pthread_cond_wait(&all->gone_one, &all->mutex));
     pthread_mutex_unlock(&all->mutex);
-    for (struct lane *gone = all->gone; gone; gone = gone->next_gone) pthread_join(gone->thread, NULL);
+    for (struct lane *gone = all->gone; gone; gone = gone->next_gone) SLEEP(pthread_join(gone->thread, NULL));
 }
 
 struct moment {
@@ -2258,6 +2287,7 @@ static int replay_file(const char *name, const struct options *options) {
     struct trace t;
     char err[512];
     int status = read_file(name, &b) ? 2 : 0;
+    THREAD_BEGIN();
     if (!status && parse_trace(name, b.at, b.n, &t, err, sizeof err)) {
         fprintf(stderr, "%s\n", err);
         status = 2;
@@ -2265,6 +2295,7 @@ static int replay_file(const char *name, const struct options *options) {
         status = replay_trace(name, &t, options);
         free_trace(&t);
     }
+    THREAD_END();
     free(b.at);
     return status;
 }

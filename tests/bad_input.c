@@ -184,6 +184,7 @@ TEST(bad_input, bad_domains_dumps_and_callbacks_are_refused) {
     EXPECT(&f, ivs_domain_destroy(&domain), IVS_EINVAL);
     EXPECT(&f, ivs_domain_destroy(NULL), IVS_EINVAL);
     EXPECT(&f, ivs_domain_synchronize(NULL), IVS_EINVAL);
+    EXPECT(&f, ivs_domain_barrier(NULL), IVS_EINVAL);
     EXPECT(&f, ivs_domain_reset_after_fork(NULL), IVS_EINVAL);
     EXPECT(&f, ivs_domain_get_stats(NULL, &stats), IVS_EINVAL);
     EXPECT(&f, ivs_domain_get_stats(own, NULL), IVS_EINVAL);
@@ -206,6 +207,7 @@ TEST(bad_input, a_map_that_was_not_made_or_is_gone_is_refused) {
     EXPECT_CODE(ivs_map_validate(&map, NULL), IVS_EINVAL);
     EXPECT_CODE(ivs_domain_destroy(&domain), IVS_EINVAL);
     EXPECT_CODE(ivs_domain_synchronize(&domain), IVS_EINVAL);
+    EXPECT_CODE(ivs_domain_barrier(&domain), IVS_EINVAL);
     config.domain = &domain;
     EXPECT_CODE(ivs_map_init(&map, &config), IVS_EINVAL);
     config.domain = NULL;
@@ -369,13 +371,16 @@ TEST(bad_input, destroy_waits_for_nobody_and_answers_busy) {
     EXPECT_CODE(ivs_map_lock(&f.map, 0, 1, &lock), 0); /* only the head */
     EXPECT_CODE(ivs_map_destroy(&f.map), IVS_EBUSY);
     EXPECT_CODE(ivs_map_unlock(&lock), 0);
-    ivs_map_read_enter(&f.map);
-    EXPECT(&f, ivs_map_destroy(&f.map), IVS_EBUSY);
-    ivs_map_read_exit(&f.map);
+    if (RCU_TELLS_SECTIONS) {
+        ivs_map_read_enter(&f.map);
+        EXPECT(&f, ivs_map_destroy(&f.map), IVS_EBUSY);
+        ivs_map_read_exit(&f.map);
+    }
     unchanged(&f, "destroy that was refused");
     teardown(&f);
 }
 
+#if RCU_TELLS_SECTIONS
 TEST(bad_input, waiting_calls_inside_a_read_section_answer_deadlock) {
     struct fixture f;
     struct ivs_lock lock;
@@ -393,16 +398,20 @@ TEST(bad_input, waiting_calls_inside_a_read_section_answer_deadlock) {
         EXPECT(&f, ivs_map_insert(&f.map, 1, 2, NULL), IVS_EDEADLK);
         EXPECT(&f, ivs_map_alloc(&f.map, &request, NULL, &start), IVS_EDEADLK);
         EXPECT(&f, ivs_domain_synchronize(domain), IVS_EDEADLK);
+        EXPECT(&f, ivs_domain_barrier(domain), IVS_EDEADLK);
         EXPECT_CODE(ivs_map_trylock(&f.map, 1, 2, &lock), 0);
         EXPECT_CODE(ivs_map_unlock(&lock), 0);
         ivs_map_read_exit(&f.map);
     }
     EXPECT(&f, ivs_domain_synchronize(domain), 0);
+#if RCU_IS(BUILTIN)
     ivs_map_read_exit(&f.map); /* one too many: does nothing */
+#endif
     model_map(&f.model, 1, 1, as_value(1));
     EXPECT(&f, ivs_map_insert(&f.map, 1, 2, as_value(1)), 0);
     teardown(&f);
 }
+#endif
 
 TEST(bad_input, insert_into_what_is_covered_answers_exists) {
     static const uint64_t covered[][2] = {{100, 101}, {149, 150}, {149, 200}, {90, 101},

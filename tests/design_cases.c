@@ -34,9 +34,11 @@ static uint64_t at(struct ivs_map *map, uint64_t key) {
 #define CHECK_AT(map, key, value)                                                                                      \
     CHECK(at(map, key) == as_number(value), "key %d has %d", (int)(key), (int)at(map, key))
 
+/* `at_least` is for the built-in RCU; liburcu's sections have no steps of ours. */
 static void play(const struct play *p, unsigned at_least) {
     unsigned runs = play_all(p);
     printf("    %s: %u runs\n", p->name, runs);
+    if (!RCU_IS(BUILTIN)) at_least /= 4;
     CHECK(runs >= at_least, "only %u runs", runs);
 }
 

@@ -269,7 +269,7 @@ TEST(readers, records_of_threads_that_are_gone_are_used_again) {
     CHECK(stats.records <= WAVE + 1, "%llu records for at most %d threads at once", (unsigned long long)stats.records,
           WAVE + 1);
     CHECK(stats.readers == 0, "%llu readers", (unsigned long long)stats.readers);
-    for (int i = 0; i < 8; i++) ivs_domain_reclaim(ivs_map_domain(&map));
+    release_all(ivs_map_domain(&map));
     CHECK(!ivs_map_get_stats(&map, &map_stats), "stats");
     CHECK(map_stats.domain.limbo == 0, "%llu wait with no reader", (unsigned long long)map_stats.domain.limbo);
     CHECK(atomic_load(&ledger.live) == (long)map_stats.nodes, "%ld blocks for %zu nodes", atomic_load(&ledger.live),
@@ -317,12 +317,16 @@ TEST(readers, a_stalled_reader_holds_back_memory_and_statistics_say_so) {
     CHECK(stats.limbo > UPDATES - 200, "limbo %llu", (unsigned long long)stats.limbo);
     CHECK(stats.limbo_bytes >= stats.limbo * sizeof(struct ivs_node), "%llu bytes in limbo",
           (unsigned long long)stats.limbo_bytes);
+#if RCU_IS(BUILTIN) /* liburcu keeps to itself what its readers do */
     CHECK(stats.readers == 1 && stats.oldest_reader >= 1, "%llu readers, oldest %llu",
           (unsigned long long)stats.readers, (unsigned long long)stats.oldest_reader);
     CHECK(ivs_map_destroy(&map) == IVS_EBUSY, "destroy under a reader");
+#endif
     pthread_barrier_wait(&stalled.leave);
     pthread_join(thread, NULL);
-    for (int i = 0; i < 4; i++) ivs_domain_reclaim(ivs_map_domain(&map));
+    if (RCU_IS(BUILTIN))
+        for (int i = 0; i < 4; i++) ivs_domain_reclaim(ivs_map_domain(&map));
+    else release_all(ivs_map_domain(&map));
     CHECK(!ivs_domain_get_stats(ivs_map_domain(&map), &stats), "stats");
     CHECK(stats.limbo == 0 && stats.limbo_bytes == 0 && stats.readers == 0, "limbo %llu after the reader left",
           (unsigned long long)stats.limbo);
@@ -337,12 +341,12 @@ TEST(readers, memory_stays_bounded_while_readers_come_and_go) {
     struct ivs_map map;
     if (!start_map(&map, &ledger)) return;
     long most = 0;
-    for (uint64_t i = 0; i < test_scale(100000); i++) {
+    for (uint64_t i = 0; i < test_scale(100000) && !test_failed(); i++) {
         struct ivs_entry entry;
         CHECK(!ivs_map_map(&map, 0, 10, as_value(i)), "map");
         CHECK(!ivs_map_lookup(&map, 3, &entry) && entry.value == as_value(i), "lookup");
         if (atomic_load(&ledger.live) > most) most = atomic_load(&ledger.live);
     }
-    CHECK(most <= 8 * IVSKIP_RETIRE_BATCH, "up to %ld blocks for one node", most);
+    if (RCU_IS(BUILTIN)) CHECK(most <= 8 * IVSKIP_RETIRE_BATCH, "up to %ld blocks for one node", most);
     end_map(&map, &ledger);
 }

@@ -4,6 +4,7 @@
  * "suite/name" contains one of them. The last line is "N passed, N failed".
  */
 #include "check.h"
+#include "rcu_threads.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,6 +53,7 @@ static void run_one(const struct check_case *test) {
     fflush(stdout);
     check_begin(test->suite, test->name);
     test->body();
+    rcu_quiescent();
     bool ok = check_end() == 0;
     passed += ok;
     failed += !ok;
@@ -63,6 +65,7 @@ int main(int argc, char **argv) {
     bool *used = calloc((size_t)argc, sizeof *used);
     if (!used) return 2;
     check_on_death = summary_before_death;
+    rcu_thread_begin();
     for (const struct check_case *test = first; test; test = test->next)
         if (wanted(test, argc - 1, argv + 1, used)) run_one(test);
     for (int i = 0; i < argc - 1; i++) {
@@ -70,6 +73,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "no test matches \"%s\"\n", argv[i + 1]);
         failed++;
     }
+    rcu_thread_end();
     free(used);
     printf("%u passed, %u failed\n", passed, failed);
     fflush(stdout);

@@ -32,7 +32,7 @@ void step_wake(uint32_t *word);
     STEP_(T, s, load_acquire, (const T *p), return __atomic_load_n(p, __ATOMIC_ACQUIRE))                               \
     STEP_(void, s, store_relaxed, (T * p, T v), __atomic_store_n(p, v, __ATOMIC_RELAXED))                              \
     STEP_(void, s, store_release, (T * p, T v), __atomic_store_n(p, v, __ATOMIC_RELEASE))                              \
-    STEP_(T, s, exchange_acq_rel, (T * p, T v), return __atomic_exchange_n(p, v, __ATOMIC_ACQ_REL))                        \
+    STEP_(T, s, exchange_acq_rel, (T * p, T v), return __atomic_exchange_n(p, v, __ATOMIC_ACQ_REL))                    \
     STEP_(T, s, add_relaxed, (T * p, T v), return __atomic_fetch_add(p, v, __ATOMIC_RELAXED))                          \
     STEP_(T, s, add_release, (T * p, T v), return __atomic_fetch_add(p, v, __ATOMIC_RELEASE))                          \
     STEP_(T, s, add_acq_rel, (T * p, T v), return __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL))                          \

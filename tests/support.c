@@ -35,7 +35,9 @@ uint64_t now_ns(void) {
 
 void sleep_ns(uint64_t nanoseconds) {
     struct timespec pause = {(time_t)(nanoseconds / 1000000000u), (long)(nanoseconds % 1000000000u)};
+    rcu_block_begin();
     nanosleep(&pause, NULL);
+    rcu_block_end();
 }
 
 #define MAX_THREADS 64
@@ -48,6 +50,14 @@ void run_threads(unsigned count, void *(*body)(void *), void *args, size_t arg_b
            CHECK(!pthread_create(&threads[made], NULL, body, (char *)args + made * arg_bytes), "thread %u", made))
         made++;
     for (unsigned i = 0; i < made; i++) pthread_join(threads[i], NULL);
+}
+
+void release_all(struct ivs_domain *domain) {
+#if RCU_IS(BUILTIN)
+    for (int i = 0; i < 10; i++) ivs_domain_reclaim(domain);
+#else
+    CHECK(!ivs_domain_barrier(domain), "barrier");
+#endif
 }
 
 /* ---- the host's allocator */

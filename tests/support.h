@@ -5,6 +5,7 @@
 
 #include "ivskip.h"
 #include "check.h"
+#include "rcu_threads.h"
 
 #include <stdatomic.h>
 
@@ -24,6 +25,10 @@ void sleep_ns(uint64_t nanoseconds);
 
 /* Runs body(args + i * arg_bytes) in `count` threads and waits for all. */
 void run_threads(unsigned count, void *(*body)(void *), void *args, size_t arg_bytes);
+
+/* All that was retired is released, if no reader holds it back. BUILTIN: ivs_domain_reclaim does it, without waiting;
+ * else the callbacks are waited for. */
+void release_all(struct ivs_domain *domain);
 
 /* ---- the host's allocator (config.h) */
 

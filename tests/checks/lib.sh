@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: MIT
-# Shared by the checks. ROOT is the checkout, OUT a directory for what is built; CLANG and COMPILERS may be set by the caller.
+# Shared by the checks. ROOT is the checkout (or a copy of it, see selftest.sh), OUT a directory for what is built; CLANG and COMPILERS may be set by the caller.
 set -eu
-ROOT=$(cd "$(dirname "$0")/../.." && pwd)
+ROOT=${ROOT:-$(cd "$(dirname "$0")/../.." && pwd)}
 OUT=${OUT:-$ROOT/build/checks}
 CLANG=${CLANG:-clang-19}
+COMPILERS=${COMPILERS:-gcc clang-14 $CLANG}
 mkdir -p "$OUT"
 PORT='-DIVSKIP_RCU=HOST -DIVSKIP_CONFIG="tests/checks/port.h"'
-KERNEL_FLAGS='-O2 -ffreestanding -fno-pie -fno-stack-protector -mno-red-zone -mgeneral-regs-only -mcmodel=kernel'
+ANY_KERNEL_FLAGS='-O2 -ffreestanding -fno-pie -fno-stack-protector'
+KERNEL_FLAGS="$ANY_KERNEL_FLAGS -mno-red-zone -mgeneral-regs-only -mcmodel=kernel"
 WARN='-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wcast-qual -Wundef -Werror'
 checks=0
 

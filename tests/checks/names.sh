@@ -7,9 +7,9 @@ cd "$OUT"
 printf '%s\n' '#define IVSKIP_IMPLEMENTATION' '#include "ivskip.h"' >names.c
 
 must "compile" gcc -std=c11 -O0 -I"$ROOT" -pthread -c names.c -o names.o
-bad=$(nm names.o | awk '$2 ~ /[A-TV-Z]/ && $3 !~ /^ivs_[a-z0-9_]*[a-z0-9]_h[0-9]+_[A-Z_]+$/ {print $3}')
+bad=$(nm names.o | awk 'NF == 3 && $2 ~ /[A-TV-Z]/ && $3 !~ /^ivs_[a-z0-9_]*[a-z0-9]_h[0-9]+_[A-Z_]+$/ {print $3}')
 [ -z "$bad" ] || { echo "FAIL: public symbols out of line: $bad" >&2; exit 1; }
-bad=$(nm names.o | awk '$2 ~ /[a-tv-z]/ && $3 !~ /^(ivs_[a-z0-9_]*_|ivs_[a-z0-9_]*[a-z]|none)(\.[0-9]+)?$/ {print $3}')
+bad=$(nm names.o | awk 'NF == 3 && $2 ~ /[a-tv-z]/ && $3 !~ /^(ivs_[a-z0-9_]*_|ivs_[a-z0-9_]*[a-z]|none)(\.[0-9]+)?$/ {print $3}')
 [ -z "$bad" ] || { echo "FAIL: private symbols out of line: $bad" >&2; exit 1; }
 count=$(nm names.o | grep -c ' T ')
 [ "$count" -ge 30 ] || { echo "FAIL: only $count public symbols found" >&2; exit 1; }

@@ -18,7 +18,7 @@ void start(struct ivs_map *map, struct ivs_lock *lock, struct ivs_node **run) {
     sink[5] = ivs_map_unlock(lock);
 }
 C
-for compiler in gcc "$CLANG"; do
+for compiler in $COMPILERS; do
     must "$compiler" $compiler -std=c11 $KERNEL_FLAGS -ffunction-sections $PORT -I"$ROOT" -c minimal.c -o minimal.o
     must "link, without what is not used" ld -r --gc-sections -u start -e start minimal.o -o minimal.linked.o
     text=$(size minimal.linked.o | awk 'NR == 2 {print $1}')
