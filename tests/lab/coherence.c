@@ -28,16 +28,16 @@ enum {
     LINE = 64,
     GRAIN = 16, /* of the allocator */
     ARENA = 128 << 20,
-    CHUNK = 2048,       /* of one core, for blocks of one size */
-    CLASSES = 64,       /* sizes, in grains */
-    INTERVALS = 256,    /* of a core, about */
-    PAGE = 4096,        /* the unit of ranges */
-    PAGES = 1250,       /* of a core: random maps and unmaps leave it half full, with about INTERVALS in it */
-    RANGE = 4,          /* pages of a range, at most */
-    WARM = 100,         /* rounds before the account, */
-    ROUNDS = 200,       /* and in it: operations of each kind and core */
-    FIELDS = 256,       /* words of 4 bytes of a block that are told apart */
-    LOW = 8, /* levels of INTERVALS */
+    CHUNK = 2048,    /* of one core, for blocks of one size */
+    CLASSES = 64,    /* sizes, in grains */
+    INTERVALS = 256, /* of a core, about */
+    PAGE = 4096,     /* the unit of ranges */
+    PAGES = 1250,    /* of a core: random maps and unmaps leave it half full, with about INTERVALS in it */
+    RANGE = 4,       /* pages of a range, at most */
+    WARM = 100,      /* rounds before the account, */
+    ROUNDS = 200,    /* and in it: operations of each kind and core */
+    FIELDS = 256,    /* words of 4 bytes of a block that are told apart */
+    LOW = 8,         /* levels of INTERVALS */
     TOP = 10
 };
 
@@ -117,7 +117,7 @@ void *lab_malloc(size_t bytes) {
         block_is[grain + i] = (uint8_t)allocating;
     }
     block_of[grain] = (uint16_t)me;
-    block_size[grain] = (uint16_t)class;
+    block_size[grain] = (uint16_t) class;
     return at;
 }
 
@@ -201,7 +201,11 @@ uint64_t lab_rmw(void *address, unsigned size, enum lab_rmw op, uint64_t value, 
     uint64_t old = get(address, size);
     (void)order;
     lab_plain(address, size, true);
-    put(address, size, op == LAB_EXCHANGE ? value : op == LAB_ADD ? old + value : op == LAB_OR ? old | value : old & value);
+    put(address, size,
+        op == LAB_EXCHANGE ? value
+        : op == LAB_ADD    ? old + value
+        : op == LAB_OR     ? old | value
+                           : old & value);
     return old;
 }
 
@@ -394,7 +398,9 @@ static struct tree *tree_find(uint64_t key, int side) {
 }
 
 /* The first node that starts at `key` or after it. */
-static struct tree *tree_from(uint64_t key) { return key ? tree_find(key - 1, 1) : tree_find(0, tree_find(0, 0) == NULL); }
+static struct tree *tree_from(uint64_t key) {
+    return key ? tree_find(key - 1, 1) : tree_find(0, tree_find(0, 0) == NULL);
+}
 
 static void tree_insert(uint64_t start, uint64_t last) {
     struct tree *n = lab_malloc(sizeof *n), **link = &root->top, *t, **low = &n->kid[0], **high = &n->kid[1];
@@ -494,8 +500,7 @@ static void tree_separate(uint64_t base) {
 static uint64_t tree_sum(size_t *n) {
     uint64_t sum = 0;
     *n = 0;
-    for (struct tree *t = tree_from(0); t; t = tree_find(t->start, 1), ++*n)
-        sum = sum_add(sum, t->start, t->last);
+    for (struct tree *t = tree_from(0); t; t = tree_find(t->start, 1), ++*n) sum = sum_add(sum, t->start, t->last);
     return sum;
 }
 
@@ -670,7 +675,8 @@ static double per_op(const struct cell *cell, unsigned op, bool invalidations) {
 }
 
 static void table_print(bool invalidations) {
-    printf("\n### %s per operation\n\n| structure | keys | operation |", invalidations ? "Invalidations" : "Remote transfers");
+    printf("\n### %s per operation\n\n| structure | keys | operation |",
+           invalidations ? "Invalidations" : "Remote transfers");
     for (unsigned i = 0; i < COLUMNS; i++) printf(" %u |", core_counts[i]);
     printf("\n|---|---|---|");
     for (unsigned i = 0; i < COLUMNS; i++) printf("---:|");
@@ -752,8 +758,8 @@ int main(int argc, char **argv) {
     block_size = calloc(ARENA / GRAIN, sizeof *block_size);
     blame = calloc(BLOCKS * FIELDS, sizeof *blame);
     if (!arena || !lines || !block_at || !block_is || !block_of || !block_size || !blame) lab_fail("no memory");
-    printf("Cores take turns, %d operations of each kind and core after a warm-up; about %d intervals a core.\n", ROUNDS,
-           INTERVALS);
+    printf("Cores take turns, %d operations of each kind and core after a warm-up; about %d intervals a core.\n",
+           ROUNDS, INTERVALS);
     for (unsigned w = 0; w < WORKLOADS; w++)
         for (unsigned i = 0; i < COLUMNS; i++)
             for (unsigned s = 0; s < 2; s++) {
@@ -763,7 +769,8 @@ int main(int argc, char **argv) {
                 account(&run, &cells[s][w][i]);
                 if (blaming) lines_print(&run);
                 if (blaming) memset(blame, 0, BLOCKS * FIELDS * sizeof *blame);
-                if (s && (cells[1][w][i].sum != cells[0][w][i].sum || cells[1][w][i].intervals != cells[0][w][i].intervals))
+                if (s &&
+                    (cells[1][w][i].sum != cells[0][w][i].sum || cells[1][w][i].intervals != cells[0][w][i].intervals))
                     lab_fail("the structures differ after the same operations on %u cores", run.cores);
             }
     table_print(false);

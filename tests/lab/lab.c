@@ -813,7 +813,14 @@ static bool search(void) {
 
 struct lab_result lab_explore(const struct lab_program *p, const struct lab_options *o) {
     prepare(p, o);
-    result.failed = o->bytes ? execute() : search();
+    if (o->bytes) { /* which locations are shared is learned by an ordinary run */
+        options.bytes = NULL;
+        result.failed = execute();
+        (void)learn_shared();
+        options.bytes = o->bytes;
+        choice_count = 0;
+    }
+    if (!result.failed) result.failed = o->bytes ? execute() : search();
     if (result.failed) {
         memcpy(result.reason, failure, sizeof result.reason);
         if (!o->bytes && choice_count) shrink();

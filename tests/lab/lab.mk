@@ -5,7 +5,7 @@ LAB_TRACED := -O1 -fsanitize-coverage=edge,trace-loads,trace-stores
 LAB_DEPENDS := $(HEADERS) $(wildcard tests/lab/*.[ch]) Makefile tests/lab/lab.mk
 LAB_OBJECTS := $(addprefix build/lab/,lab.o hooks.o litmus.o programs.o main.o)
 
-.PHONY: check-lab check-lab-long check-mutants coherence
+.PHONY: check-lab check-lab-long check-mutants fuzz-lab coherence
 
 build/lab/subject.o: tests/lab/subject.c $(LAB_DEPENDS) | need-clang
 	@mkdir -p $(@D)
@@ -24,3 +24,22 @@ check-lab-long: build/lab/lab ## the lab with new random schedules until it is s
 
 check-mutants: build/lab/lab ## every planted fault of tests/lab/mutants is seen by the lab; MUTANTS="name ..." for some
 	tests/lab/mutants.sh build/lab $(MUTANTS)
+
+# The machine with coverage, so that the fuzzer sees which programs and steps it reached.
+build/lab/fuzz: $(LAB_DEPENDS) build/lab/subject.o | need-clang
+	$(LAB_CC) -O2 -fsanitize=fuzzer -pthread tests/lab/{fuzz,lab,hooks,programs}.c build/lab/subject.o -o $@
+
+fuzz-lab: build/lab/fuzz ## schedules of the lab's programs from fuzz bytes, SECONDS=60
+	@mkdir -p build/lab/corpus
+	build/lab/fuzz -max_total_time=$(or $(SECONDS),60) -max_len=600 -print_final_stats=1 build/lab/corpus 2>&1 | tail -n 12
+
+build/lab/subject-account.o: tests/lab/subject.c $(LAB_DEPENDS) | need-clang
+	@mkdir -p $(@D)
+	$(LAB_CC) $(LAB_TRACED) -DIVSKIP_RETIRE_BATCH=64 -c $< -o $@
+build/lab/coherence: build/lab/subject-account.o build/lab/hooks.o build/lab/coherence.o
+	$(CLANG) -pthread $^ -o $@
+
+coherence: build/lab/coherence ## lines that travel between 1 to 384 virtual cores: build/coherence.{md,csv,png,svg}; fails where a target is missed
+	@tests/need.sh gnuplot gnuplot-nox
+	@status=0; build/lab/coherence --csv build/coherence.csv > build/coherence.md || status=$$?; cat build/coherence.md; \
+	gnuplot -e "csv='build/coherence.csv'; out='build/coherence'" tests/lab/coherence.gp; exit $$status

@@ -40,91 +40,115 @@ struct op {
 #define B                 {BARRIER, 0, 0, 0, 0}   /* what was deferred before must have run */
 /* clang-format on */
 
+enum nature {
+    ORDINARY,
+    SC_ONLY,  /* a shape that C11 release and acquire alone does not order (store buffering over two nodes) */
+    STRANGERS /* no thread wants what another holds: each must finish if another stops for ever */
+};
+
 struct script {
     const char *name;
     struct op init[6];
     struct op t[3][5];
-    bool sc_only; /* shapes that C11 release and acquire alone does not order (store buffering over two nodes) */
+    enum nature nature;
 };
 
 static const struct script scripts[] = {
-    {"two nodes, one commit", {I(1, 2, 1, 1), I(2, 3, 1, 2)}, {{P(1, 3, 2, 2)}, {Q(1), Q(2), Q(1)}}, false},
+    {"two nodes, one commit", {I(1, 2, 1, 1), I(2, 3, 1, 2)}, {{P(1, 3, 2, 2)}, {Q(1), Q(2), Q(1)}}, ORDINARY},
     {"two nodes, one commit, read backwards",
      {I(1, 2, 1, 2), I(2, 3, 1, 1)},
      {{P(1, 3, 2, 3)}, {Q(2), Q(1), Q(2)}},
-     false},
-    {"map against insert in front", {I(2, 4, 1, 1)}, {{M(3, 4, 2, 2)}, {I(1, 2, 3, 1)}}, false},
-    {"map against tall insert in front", {I(2, 4, 1, 1)}, {{M(3, 4, 2, 2)}, {I(1, 2, 3, 2)}}, false},
+     ORDINARY},
+    {"map against insert in front", {I(2, 4, 1, 1)}, {{M(3, 4, 2, 2)}, {I(1, 2, 3, 1)}}, ORDINARY},
+    {"map against tall insert in front", {I(2, 4, 1, 1)}, {{M(3, 4, 2, 2)}, {I(1, 2, 3, 2)}}, ORDINARY},
     {"tall replace against tall insert",
      {I(0, 1, 1, 2), I(2, 3, 1, 1), I(4, 6, 1, 2)},
      {{M(4, 6, 2, 2), Q(5)}, {I(1, 2, 3, 2)}},
-     false},
+     ORDINARY},
     {"short replace against tall insert",
      {I(0, 1, 1, 2), I(2, 3, 1, 1), I(4, 6, 1, 2)},
      {{M(4, 6, 2, 1), Q(5)}, {I(1, 2, 3, 2)}},
-     false},
+     ORDINARY},
     {"tall replace against insert and a reader",
      {I(2, 3, 1, 1), I(4, 6, 1, 2)},
      {{M(4, 6, 2, 2)}, {I(1, 2, 3, 2)}, {Q(5), Q(4)}},
-     false},
+     ORDINARY},
     {"neighbours replaced, a reader",
      {I(1, 2, 1, 2), I(2, 3, 1, 1)},
      {{M(1, 2, 2, 2)}, {M(2, 3, 3, 2)}, {Q(1), Q(2), Q(1)}},
-     false},
-    {"neighbours unmapped", {I(1, 2, 1, 2), I(2, 3, 1, 2), I(3, 4, 1, 1)}, {{U(1, 2)}, {U(2, 3)}, {N(0), N(0)}}, false},
+     ORDINARY},
+    {"neighbours unmapped",
+     {I(1, 2, 1, 2), I(2, 3, 1, 2), I(3, 4, 1, 1)},
+     {{U(1, 2)}, {U(2, 3)}, {N(0), N(0)}},
+     ORDINARY},
     {"helping keeps the order",
      {I(1, 2, 1, 3), I(3, 4, 1, 1), I(5, 6, 1, 2)},
      {{M(1, 2, 2, 1)}, {M(5, 6, 3, 1), Q(5)}},
-     false},
-    {"tall neighbours unmapped, a reader", {I(1, 2, 1, 3), I(2, 3, 1, 3)}, {{U(1, 2)}, {U(2, 3)}, {Q(2), Q(1)}}, false},
-    {"new tower, replaced at once", {I(0, 1, 1, 2), I(3, 4, 1, 3)}, {{I(1, 2, 2, 3)}, {M(1, 2, 3, 2), Q(1)}}, false},
-    {"two tall inserts side by side", {I(5, 6, 1, 2)}, {{I(1, 2, 2, 3)}, {I(3, 4, 3, 3)}, {N(1), N(3)}}, false},
+     ORDINARY},
+    {"tall neighbours unmapped, a reader",
+     {I(1, 2, 1, 3), I(2, 3, 1, 3)},
+     {{U(1, 2)}, {U(2, 3)}, {Q(2), Q(1)}},
+     ORDINARY},
+    {"new tower, replaced at once", {I(0, 1, 1, 2), I(3, 4, 1, 3)}, {{I(1, 2, 2, 3)}, {M(1, 2, 3, 2), Q(1)}}, ORDINARY},
+    {"two tall inserts side by side", {I(5, 6, 1, 2)}, {{I(1, 2, 2, 3)}, {I(3, 4, 3, 3)}, {N(1), N(3)}}, ORDINARY},
     {"two tall inserts, a short node between",
      {I(2, 3, 1, 1), I(5, 6, 1, 2)},
      {{I(1, 2, 2, 3)}, {I(3, 4, 3, 3)}},
-     false},
-    {"two inserts, one place", {I(0, 1, 1, 1)}, {{I(1, 3, 2, 2), Q(1)}, {I(2, 4, 3, 2), Q(2)}}, false},
-    {"insert against unmap of the blocker", {I(1, 3, 1, 2)}, {{I(2, 4, 2, 2)}, {U(1, 3), Q(2)}}, false},
-    {"overlapping maps", {I(0, 6, 1, 2)}, {{M(1, 4, 2, 1)}, {M(3, 5, 3, 1)}}, false},
-    {"overlapping maps, a reader", {I(0, 6, 1, 1)}, {{M(1, 4, 2, 2)}, {M(3, 5, 3, 1)}, {Q(3), Q(3)}}, false},
-    {"the hole in the middle", {I(0, 6, 1, 2)}, {{U(2, 4)}, {Q(3), Q(5), Q(1)}}, false},
-    {"unmap of many", {I(0, 2, 1, 2), I(2, 4, 2, 1), I(4, 6, 3, 3)}, {{U(1, 5)}, {Q(4), Q(3), Q(1)}}, false},
+     ORDINARY},
+    {"two inserts, one place", {I(0, 1, 1, 1)}, {{I(1, 3, 2, 2), Q(1)}, {I(2, 4, 3, 2), Q(2)}}, ORDINARY},
+    {"insert against unmap of the blocker", {I(1, 3, 1, 2)}, {{I(2, 4, 2, 2)}, {U(1, 3), Q(2)}}, ORDINARY},
+    {"overlapping maps", {I(0, 6, 1, 2)}, {{M(1, 4, 2, 1)}, {M(3, 5, 3, 1)}}, ORDINARY},
+    {"overlapping maps, a reader", {I(0, 6, 1, 1)}, {{M(1, 4, 2, 2)}, {M(3, 5, 3, 1)}, {Q(3), Q(3)}}, ORDINARY},
+    {"the hole in the middle", {I(0, 6, 1, 2)}, {{U(2, 4)}, {Q(3), Q(5), Q(1)}}, ORDINARY},
+    {"unmap of many", {I(0, 2, 1, 2), I(2, 4, 2, 1), I(4, 6, 3, 3)}, {{U(1, 5)}, {Q(4), Q(3), Q(1)}}, ORDINARY},
     {"unmap of many, read upward",
      {I(0, 2, 1, 1), I(2, 4, 2, 3), I(4, 6, 3, 2)},
      {{U(1, 5)}, {Q(1), Q(3), Q(4), Q(5)}},
-     false},
-    {"split and merge", {I(0, 6, 1, 2)}, {{M(2, 4, 2, 1), M(0, 6, 3, 2)}, {Q(3), Q(5)}}, false},
-    {"two allocs, one place", {I(0, 1, 1, 2), I(2, 4, 1, 1)}, {{A(1, 4, 2, 1)}, {A(1, 4, 3, 2)}}, false},
-    {"two allocs, two places", {I(0, 1, 1, 1), I(3, 4, 1, 1)}, {{A(1, 4, 2, 2)}, {A(1, 4, 3, 1)}}, false},
-    {"alloc against replace before", {I(0, 1, 1, 1), I(2, 4, 1, 1)}, {{A(1, 4, 2, 1)}, {M(0, 1, 3, 2)}}, false},
-    {"alloc against replace after", {I(0, 1, 1, 1), I(2, 4, 1, 2)}, {{A(1, 4, 2, 1)}, {M(2, 4, 3, 1)}}, false},
-    {"alloc against unmap", {I(0, 1, 1, 1), I(1, 2, 1, 1), I(2, 4, 1, 1)}, {{A(1, 4, 2, 1)}, {U(1, 2)}}, false},
-    {"alloc against unmap of the first", {I(0, 1, 1, 2), I(2, 4, 1, 1)}, {{A(1, 4, 2, 1)}, {U(0, 1)}}, false},
-    {"alloc against insert", {I(0, 1, 1, 1), I(2, 4, 1, 1)}, {{A(1, 4, 2, 2)}, {I(1, 2, 3, 1)}}, false},
-    {"the hole that moves", {I(0, 1, 1, 1), I(1, 2, 1, 1)}, {{A(1, 3, 2, 1)}, {U(0, 1), I(2, 3, 3, 1)}}, false},
+     ORDINARY},
+    {"split and merge", {I(0, 6, 1, 2)}, {{M(2, 4, 2, 1), M(0, 6, 3, 2)}, {Q(3), Q(5)}}, ORDINARY},
+    {"two allocs, one place", {I(0, 1, 1, 2), I(2, 4, 1, 1)}, {{A(1, 4, 2, 1)}, {A(1, 4, 3, 2)}}, ORDINARY},
+    {"two allocs, two places", {I(0, 1, 1, 1), I(3, 4, 1, 1)}, {{A(1, 4, 2, 2)}, {A(1, 4, 3, 1)}}, ORDINARY},
+    {"alloc against replace before", {I(0, 1, 1, 1), I(2, 4, 1, 1)}, {{A(1, 4, 2, 1)}, {M(0, 1, 3, 2)}}, ORDINARY},
+    {"alloc against replace after", {I(0, 1, 1, 1), I(2, 4, 1, 2)}, {{A(1, 4, 2, 1)}, {M(2, 4, 3, 1)}}, ORDINARY},
+    {"alloc against unmap", {I(0, 1, 1, 1), I(1, 2, 1, 1), I(2, 4, 1, 1)}, {{A(1, 4, 2, 1)}, {U(1, 2)}}, ORDINARY},
+    {"alloc against unmap of the first", {I(0, 1, 1, 2), I(2, 4, 1, 1)}, {{A(1, 4, 2, 1)}, {U(0, 1)}}, ORDINARY},
+    {"alloc against insert", {I(0, 1, 1, 1), I(2, 4, 1, 1)}, {{A(1, 4, 2, 2)}, {I(1, 2, 3, 1)}}, ORDINARY},
+    {"the hole that moves", {I(0, 1, 1, 1), I(1, 2, 1, 1)}, {{A(1, 3, 2, 1)}, {U(0, 1), I(2, 3, 3, 1)}}, ORDINARY},
     {"the restless hole",
      {I(0, 1, 1, 1), I(1, 2, 1, 1)},
      {{A(1, 3, 2, 1)}, {U(0, 1), I(2, 3, 3, 1), U(2, 3), I(0, 1, 3, 1)}},
-     false},
-    {"three allocs, two places", {I(1, 2, 1, 1)}, {{A(1, 3, 2, 1)}, {A(1, 3, 3, 1)}, {A(1, 3, 4, 1)}}, false},
-    {"value in place", {I(1, 3, 1, 2)}, {{V(1, 3, 2), V(1, 3, 3)}, {Q(1), Q(2)}}, false},
-    {"value in place against a map", {I(1, 3, 1, 1)}, {{V(1, 3, 2)}, {M(1, 3, 3, 2)}, {Q(2), Q(2)}}, false},
-    {"swap against swap", {I(1, 3, 1, 2)}, {{S(1, 3, 2, 1)}, {S(1, 3, 3, 3)}, {Q(1)}}, false},
+     ORDINARY},
+    {"three allocs, two places", {I(1, 2, 1, 1)}, {{A(1, 3, 2, 1)}, {A(1, 3, 3, 1)}, {A(1, 3, 4, 1)}}, ORDINARY},
+    {"value in place", {I(1, 3, 1, 2)}, {{V(1, 3, 2), V(1, 3, 3)}, {Q(1), Q(2)}}, ORDINARY},
+    {"value in place against a map", {I(1, 3, 1, 1)}, {{V(1, 3, 2)}, {M(1, 3, 3, 2)}, {Q(2), Q(2)}}, ORDINARY},
+    {"swap against swap", {I(1, 3, 1, 2)}, {{S(1, 3, 2, 1)}, {S(1, 3, 3, 3)}, {Q(1)}}, ORDINARY},
     {"a try-lock that gives up",
      {I(0, 1, 1, 1), I(1, 2, 1, 2), I(2, 3, 1, 1)},
      {{T(0, 3), Q(2)}, {M(2, 3, 2, 2)}},
-     false},
-    {"a timed lock", {I(1, 2, 1, 1)}, {{W(1, 2), M(1, 2, 2, 1)}, {M(1, 2, 3, 2)}}, false},
-    {"next over a node that goes", {I(1, 2, 1, 1), I(3, 4, 2, 2)}, {{U(1, 2), I(5, 6, 3, 1)}, {N(0), N(2)}}, false},
-    {"grace: reader, unmap, reclaim", {I(1, 2, 1, 1)}, {{U(1, 2), R}, {Q(1), Q(1)}}, false},
-    {"grace: two who retire", {I(1, 2, 1, 1), I(5, 6, 1, 1)}, {{U(1, 2), R}, {U(5, 6), R}, {Q(1), Q(5)}}, false},
-    {"barrier against a release", {I(1, 2, 1, 1)}, {{D, R}, {B, Q(1)}}, false},
-    {"barrier against a retire", {I(1, 2, 1, 1)}, {{U(1, 2), D}, {B}}, false},
-    {"grace: an advance amid an unmap", {I(1, 2, 1, 1)}, {{U(1, 2), R}, {R, Q(1)}}, false},
-    {"grace: who frees had not looked", {I(1, 2, 1, 1), I(3, 4, 1, 1)}, {{U(1, 2), U(3, 4)}, {R}, {Q(1)}}, false},
-    {"grace: a locker of two, an unmap of one", {I(1, 2, 1, 1), I(2, 3, 1, 1)}, {{T(1, 3)}, {U(1, 2), R}}, false},
-    {"grace: three threads", {I(1, 2, 1, 1), I(3, 4, 1, 1)}, {{U(1, 2), R}, {U(3, 4), R}, {Q(1), Q(3)}}, false},
-    {"store buffering over two nodes", {I(8, 9, 1, 1)}, {{I(1, 2, 2, 1), Q(5)}, {I(5, 6, 3, 1), Q(1)}}, true},
+     ORDINARY},
+    {"a timed lock", {I(1, 2, 1, 1)}, {{W(1, 2), M(1, 2, 2, 1)}, {M(1, 2, 3, 2)}}, ORDINARY},
+    {"next over a node that goes", {I(1, 2, 1, 1), I(3, 4, 2, 2)}, {{U(1, 2), I(5, 6, 3, 1)}, {N(0), N(2)}}, ORDINARY},
+    {"grace: reader, unmap, reclaim", {I(1, 2, 1, 1)}, {{U(1, 2), R}, {Q(1), Q(1)}}, ORDINARY},
+    {"grace: two who retire", {I(1, 2, 1, 1), I(5, 6, 1, 1)}, {{U(1, 2), R}, {U(5, 6), R}, {Q(1), Q(5)}}, ORDINARY},
+    {"barrier against a release", {I(1, 2, 1, 1)}, {{D, R}, {B, Q(1)}}, ORDINARY},
+    {"barrier against a retire", {I(1, 2, 1, 1)}, {{U(1, 2), D}, {B}}, ORDINARY},
+    {"grace: an advance amid an unmap", {I(1, 2, 1, 1)}, {{U(1, 2), R}, {R, Q(1)}}, ORDINARY},
+    {"grace: who frees had not looked", {I(1, 2, 1, 1), I(3, 4, 1, 1)}, {{U(1, 2), U(3, 4)}, {R}, {Q(1)}}, ORDINARY},
+    {"grace: a locker of two, an unmap of one", {I(1, 2, 1, 1), I(2, 3, 1, 1)}, {{T(1, 3)}, {U(1, 2), R}}, ORDINARY},
+    {"grace: three threads", {I(1, 2, 1, 1), I(3, 4, 1, 1)}, {{U(1, 2), R}, {U(3, 4), R}, {Q(1), Q(3)}}, ORDINARY},
+    {"store buffering over two nodes", {I(8, 9, 1, 1)}, {{I(1, 2, 2, 1), Q(5)}, {I(5, 6, 3, 1), Q(1)}}, SC_ONLY},
+    {"strangers: map and map",
+     {I(1, 2, 1, 2), I(3, 4, 1, 1), I(5, 6, 1, 3), I(7, 8, 1, 1), I(9, 10, 1, 2)},
+     {{M(1, 2, 2, 3)}, {M(9, 10, 3, 2), Q(9)}},
+     STRANGERS},
+    {"strangers: unmap and insert",
+     {I(1, 2, 1, 3), I(3, 4, 1, 1), I(5, 6, 1, 2), I(7, 8, 1, 3)},
+     {{U(1, 2), R}, {I(9, 10, 3, 3), U(9, 10), R}},
+     STRANGERS},
+    {"strangers: alloc and swap",
+     {I(0, 1, 1, 1), I(3, 4, 1, 2), I(5, 6, 1, 1), I(8, 9, 1, 2)},
+     {{A(1, 3, 2, 3)}, {S(8, 9, 3, 1), Q(8)}},
+     STRANGERS},
 };
 enum { SCRIPTS = sizeof scripts / sizeof scripts[0] };
 
@@ -482,6 +506,14 @@ static struct lab_options mode_options(const char *mode, unsigned threads, enum 
     return o;
 }
 
+/* Must the others finish when this thread stops for ever? Readers always, writers where nobody wants what another holds. */
+static bool may_stop(const struct script *script, unsigned thread, unsigned threads) {
+    for (unsigned t = 0; t < threads; t++)
+        for (const struct op *op = script->t[t]; t != thread && script->nature != STRANGERS && op->kind; op++)
+            if (op->kind != QUERY && op->kind != NEXT) return false;
+    return thread < threads;
+}
+
 static void run_mode(struct tally *tally, const struct script *script, const char *mode, enum effort effort,
                      uint64_t seed) {
     struct lab_program program = program_of(script);
@@ -502,7 +534,7 @@ static bool mode_in(const char *list, const char *mode) {
 }
 
 void programs_run(struct tally *tally, enum effort effort, const char *only) {
-    static const char *const modes[] = {"sc", "pctweak", "weak", "pct", "memory"};
+    static const char *const modes[] = {"sc", "pctweak", "weak", "pct", "memory", "stop0", "stop1", "stop2"};
     uint64_t seed = 1;
     do {
         for (size_t m = 0; m < sizeof modes / sizeof modes[0]; m++)
@@ -511,7 +543,10 @@ void programs_run(struct tally *tally, enum effort effort, const char *only) {
                 if (tally->stop && tally->failed) return;
                 if (tally->modes && !mode_in(tally->modes, modes[m])) continue;
                 if (only && !strstr(scripts[i].name, only)) continue;
-                if (scripts[i].sc_only && weak) continue;
+                if (scripts[i].nature == SC_ONLY && weak) continue;
+                if (strncmp(modes[m], "stop", 4) == 0 &&
+                    !may_stop(&scripts[i], (unsigned)(modes[m][4] - '0'), program_of(&scripts[i]).threads))
+                    continue;
                 if (effort == ENDLESS && strncmp(modes[m], "pct", 3) != 0 && seed > 1) continue;
                 run_mode(tally, &scripts[i], modes[m], effort, seed);
             }
@@ -531,6 +566,17 @@ int programs_replay(const char *name, const char *mode, const char *schedule) {
     }
     fprintf(stderr, "lab: no program \"%s\"; see --list\n", name);
     return 2;
+}
+
+int programs_bytes(const uint8_t *bytes, size_t count) {
+    if (count < 2) return 0;
+    struct lab_program program = program_of(&scripts[bytes[0] % SCRIPTS]);
+    struct lab_options o = {.stop_thread = -1, .bytes = bytes + 2, .byte_count = count - 2};
+    o.weak = bytes[1] & 1 && scripts[bytes[0] % SCRIPTS].nature != SC_ONLY;
+    o.fail_memory = bytes[1] & 2;
+    struct lab_result result = lab_explore(&program, &o);
+    if (result.failed) fprintf(stderr, "%s: %s\n", program.name, result.reason);
+    return result.failed;
 }
 
 void programs_list(void) {

@@ -24,4 +24,7 @@ void programs_run(struct tally *tally, enum effort effort, const char *only);
 int programs_replay(const char *name, const char *mode, const char *schedule);
 void programs_list(void);
 
+/* One execution: the first byte picks the program, the second the mode, the others are its choices. 1: it failed. */
+int programs_bytes(const uint8_t *bytes, size_t count);
+
 #endif
