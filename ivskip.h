@@ -65,6 +65,8 @@
  *   - A node's value is split when an update cuts it: give a `fragment` callback if a plain copy of the pointer and
  *     of the payload bytes will not do (reference counts, file offsets). With reference counts each node owns one:
  *     take one in each call of `fragment` (two calls if the middle of a node is cut out), drop one in each `release`.
+ *     ivs_map_swap does not call `fragment`: take one for each node of the run. ivs_node_discard and an update that
+ *     fails do not call `release` for a node of yours: drop that one yourself.
  *   - Lock several ranges only in ascending order of keys, and only if a node lies between them (it starts at the
  *     ceiling of the first lock and ends at or before the start of the second): a lock takes the node
  *     before its range too, and would wait for its own thread if that is held. Closer ranges are locked as
@@ -96,7 +98,8 @@
  *   started anew. Lock: blocking, ascending, so single-range lockers cannot deadlock. Insert and Alloc: lock-free
  *   unless the gap that they want is held. A stalled reader holds back memory only; ivs_domain_get_stats tells.
  *
- * 5. Options (define before the include, in every file alike where marked *)
+ * 5. Options (define before the include, in every file alike where marked *; a mismatch of IVSKIP_RCU or
+ *    IVSKIP_MAX_HEIGHT does not link)
  *
  *   IVSKIP_IMPLEMENTATION   bodies are compiled here; in one file of a program
  *   IVSKIP_STATIC           all is private to this file (implies the implementation)
@@ -109,7 +112,8 @@
  *   IVSKIP_SPIN             looks at a held link before the thread sleeps, 0..1000000, default 100
  *   IVSKIP_RETIRE_BATCH     nodes a thread collects before it tries to end a grace period, 1..65536, default 64
  *   IVSKIP_LINK_TRIES       lost races after which a tower is left lower than drawn, 1..1000000, default 16
- *   IVSKIP_DEBUG            1: misuse aborts through IVSKIP_ASSERT; 0 (default): misuse is an error code
+ *   IVSKIP_DEBUG            1: misuse goes to IVSKIP_ASSERT, which traps without a message unless you define it;
+ *                           0 (default): misuse is an error code
  *
  * 6. Limits
  *
@@ -439,10 +443,11 @@ struct ivs_map_config {
     struct ivs_domain *domain; /* NULL: the map has one of its own, made from `own` */
     struct ivs_domain_config own;
     /* A part of `old` that stays when it is cut: `fragment` has its bounds; give it value and payload. 0, or a
-     * negative error that makes the update fail with nothing changed (fragments made so far are released). Called
-     * with the range locked, outside read sections, may sleep. NULL: value and payload bytes are copied. */
+     * negative error that makes the update fail with nothing changed (fragments of calls that succeeded are released;
+     * the one that failed is not). Called with the range locked, outside read sections, may sleep. NULL: value and
+     * payload bytes are copied. */
     int (*fragment)(void *ctx, const struct ivs_node *old, struct ivs_node *fragment);
-    void *ctx; /* handed to fragment */
+    void *ctx; /* handed to fragment; the ops get own.ctx */
 };
 
 struct ivs_map {
@@ -514,7 +519,8 @@ enum ivs_dump_format { IVS_DUMP_TEXT = 0, IVS_DUMP_DOT = 1 };
  *  Progress: wait-free.
  *  Ordering: none; publish the domain to other threads yourself.
  *  Returns: 0; -EINVAL: NULL domain, payload_size over 65536 or not a multiple of 8, only one of alloc and free.
- *  Lifetime: the domain's memory is the caller's; it must not move. */
+ *  Lifetime: the domain's memory is the caller's; it must not move. `config` is copied and may go; what its ops and
+ *  ctx point to must outlive the domain. */
 IVS_API int ivs_domain_init(struct ivs_domain *domain, const struct ivs_domain_config *config) IVS_MUST_CHECK;
 
 /** Ends a domain: all that waits for a grace period is released at once.
@@ -887,7 +893,7 @@ IVS_API int ivs_map_insert_node(struct ivs_map *map, struct ivs_node *node) IVS_
  *  Ordering: release. Linearizable.
  *  Returns: 0 and the place in *start; -ENOMEM: no gap fitted at some instant of the call (G7), or no memory;
  *  -EINVAL: NULL, size 0, alignment no power of two, bad window, window smaller than size; -EDEADLK. On an error
- *  nothing has changed.
+ *  nothing has changed, *start included.
  *  Lifetime: as ivs_map_map.
  *  Source: IntervalVM, SOSP 2025, sections 4 and 5.3 (Alloc); the rule of refusal is our own. */
 IVS_API int ivs_map_alloc(struct ivs_map *map, const struct ivs_alloc *request, void *value,
@@ -897,8 +903,8 @@ IVS_API int ivs_map_alloc(struct ivs_map *map, const struct ivs_alloc *request, 
  *  Context: as ivs_map_alloc.
  *  Progress: as ivs_map_alloc.
  *  Ordering: as ivs_map_alloc.
- *  Returns: as ivs_map_alloc; -EPERM: the node is or was in a map. On an error the node is still the caller's, its
- *  bounds undefined.
+ *  Returns: as ivs_map_alloc; -EPERM: the node is or was in a map. On an error *start is as it was, the node is
+ *  still the caller's, its bounds undefined.
  *  Lifetime: the node is the map's; read the place through *start, for it may be gone already. */
 IVS_API int ivs_map_alloc_node(struct ivs_map *map, const struct ivs_alloc *request, struct ivs_node *node,
                                uint64_t *start) IVS_MUST_CHECK;
@@ -2741,14 +2747,15 @@ static int ivs_place_locked_(struct ivs_map *map, const struct ivs_want_ *want, 
                              uint64_t *start) {
     struct ivs_lock lock;
     struct ivs_node *node, *next;
+    uint64_t at;
     int r = IVS_ENOMEM;
     (void)ivs_add_relaxed_64_(&map->window_locks_, 1);
     (void)ivs_lock_range_(map, want->lo, want->last, IVS_FOREVER_, &lock);
     for (node = lock.pred_;; node = next) {
         next = ivs_ptr_(ivs_load_relaxed_word_(&node->next_));
-        if (ivs_gap_fits_(map, node, next, want, start)) {
-            fresh->start = *start;
-            fresh->last = *start + (want->size - 1);
+        if (ivs_gap_fits_(map, node, next, want, &at)) {
+            *start = fresh->start = at;
+            fresh->last = at + (want->size - 1);
             fresh->state_ = IVS_PUBLISHED_;
             fresh->owned_ = 1;
             ivs_store_relaxed_word_(&fresh->next_, (uintptr_t)next | IVS_LOCKED_); /* [I5] */
@@ -2787,9 +2794,12 @@ static int ivs_place_(struct ivs_map *map, const struct ivs_want_ *want, uint64_
     for (;;) {
         enum ivs_found_ found = ivs_scan_window_(map, whole ? want : &near, &now);
         if (found == IVS_GAP_FREE_) {
-            *start = fresh->start = now.start;
+            fresh->start = now.start;
             fresh->last = now.start + (want->size - 1);
-            if (ivs_link_insert_(now.node, &now.word, fresh)) return 0;
+            if (ivs_link_insert_(now.node, &now.word, fresh)) {
+                *start = now.start; /* fresh may be gone already */
+                return 0;
+            }
             scans = 0; /* lost a race: as a call that begins now, near the place */
             near.lo = now.start;
             whole = false;

@@ -2349,6 +2349,8 @@ int main(int argc, char **argv) {
         default: usage(stderr); return 2;
         }
     }
+    if (options.parallel && options.copies > 1)
+        fputs("vmreplay: --threads and --parallel exclude each other\n", stderr);
     if (optind == argc || (options.parallel && options.copies > 1)) {
         usage(stderr);
         return 2;

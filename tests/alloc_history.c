@@ -345,3 +345,40 @@ TEST(alloc_history, the_checker_catches_a_key_that_is_given_twice) {
     CHECK(double_owners(&history, 8) == 0, "overlapping calls accused");
     free(history.events);
 }
+
+/* ---- a refusal leaves the caller's word alone */
+
+#define SENTINEL UINT64_C(0x5e5e5e5e5e5e5e5e)
+
+struct contender {
+    struct ivs_map *map;
+    uint64_t refusals;
+};
+
+static void *contend(void *arg) {
+    struct contender *me = arg;
+    struct ivs_alloc want = {0, 64, 8, 1, 0};
+    for (unsigned i = 0; i < test_scale(20000) && !test_failed(); i++) {
+        uint64_t start = SENTINEL;
+        int r = ivs_map_alloc(me->map, &want, NULL, &start);
+        if (r) {
+            CHECK(r == IVS_ENOMEM && start == SENTINEL, "refused (%d), and the place is %llx", r,
+                  (unsigned long long)start);
+            me->refusals++;
+        } else {
+            CHECK(start + 8 <= 64, "place %llx", (unsigned long long)start);
+            if (i % 3) CHECK(ivs_map_unmap(me->map, start, start + 8) == 0, "unmap");
+        }
+        if (i % 64 == 63) CHECK(ivs_map_unmap(me->map, 0, 64) == 0, "unmap");
+    }
+    return NULL;
+}
+
+TEST(alloc_history, a_refusal_leaves_the_callers_word_alone) {
+    struct ivs_map map;
+    CHECK(ivs_map_init(&map, NULL) == 0, "init");
+    struct contender contenders[3] = {{&map, 0}, {&map, 0}, {&map, 0}};
+    run_threads(3, contend, contenders, sizeof contenders[0]);
+    CHECK(contenders[0].refusals + contenders[1].refusals + contenders[2].refusals > 0, "nothing was refused");
+    CHECK(ivs_map_destroy(&map) == 0, "destroy");
+}

@@ -31,6 +31,7 @@ for command in "$@"; do
         echo "FAIL: no test ran in: $command"
         bad=1
     fi
+    echo "=== $good passed, $bad failed in: ${command%% *}"
     passed=$((passed + good))
     failed=$((failed + bad))
 done
