@@ -60,7 +60,7 @@ ZLIB_PROBE = echo 'int main(void){return zlibVersion()[0]==0;}' | $(1) -include 
 ZLIB = $(shell $(call ZLIB_PROBE,$(1)) && echo -DVMREPLAY_ZLIB -lz)
 
 FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/map.c fuzz/vmtrace.c)))
-SOURCE_CHECKS := check-size check-readme check-warn check-include check-freestanding check-names check-order check-docs \
+SOURCE_CHECKS := check-size check-readme check-examples check-warn check-include check-freestanding check-names check-order check-docs \
     check-text-size check-checks
 
 .PHONY: all help vmreplay demo test check-plain check-rcu check-asan check-ubsan check-tsan check-tsan-rcu check-source
@@ -223,12 +223,18 @@ check-size: ## no function is longer than 70 lines
 	@awk -v max=70 -f tests/function_size.awk $(HEADERS) $(wildcard examples/*.[ch] tests/*.[ch] bench/*.[ch] fuzz/*.[ch] tests/lab/*.[ch])
 
 check-readme: ## compiles and runs the C example of README.md
-	@if [ ! -e README.md ]; then echo "check-readme: there is no README.md yet"; exit 0; fi; \
-	mkdir -p build; \
+	@mkdir -p build; \
 	awk '/^```c *$$/{inside = 1; text = ""; next} /^```/{if (inside && text ~ /int main\(/ && !done) {printf "%s", text; done = 1} inside = 0} inside{text = text $$0 "\n"}' README.md > build/readme.c; \
 	[ -s build/readme.c ] || { echo "check-readme: README.md has no C example with a main" >&2; exit 1; }; \
 	$(CC) -std=c11 -Wall -Wextra -Werror -I. -pthread build/readme.c -o build/readme; build/readme; \
 	echo "check-readme: the example compiles and runs"
+
+check-examples: ## compiles and runs examples/vma.c as C and by its output
+	@mkdir -p build
+	@$(CC) -std=c11 -Wall -Wextra -Werror -I. -pthread examples/vma.c -o build/vma
+	@build/vma > build/vma.out; [ "$$(grep -c '^fault' build/vma.out)" = 8 ] && grep -qx 'fault at 0x15000: r-- data+0x1000' build/vma.out && \
+	    tail -n 2 build/vma.out | grep -c 'is closed' | grep -qx 2 || { cat build/vma.out; echo "check-examples: not what vma.c should print" >&2; exit 1; }
+	@echo "check-examples: vma.c prints what it should"
 
 # ---------------------------------------------------------------- fuzzing
 
