@@ -142,9 +142,9 @@ need-urcu:
 
 # ---------------------------------------------------------------- tests
 
-test: need-criterion build/vmreplay build/lab/lab ## all tests (Criterion, the step tests, the lab, the fuzz seeds); installs what is missing
+test: need-criterion build/vmreplay build/lab/lab build/lab/host/lab ## all tests (Criterion, the step tests, the lab, the fuzz seeds); installs what is missing
 	@$(MAKE) --no-print-directory build/test-criterion build/test-steps $(REPLAYS)
-	@tests/sum.sh build/test-criterion build/test-steps "build/lab/lab --short --quiet" $(foreach target,$(FUZZ_TARGETS),"$(call REPLAY,$(target))")
+	@tests/sum.sh build/test-criterion build/test-steps $(LAB_RUNS) $(foreach target,$(FUZZ_TARGETS),"$(call REPLAY,$(target))")
 
 check-plain: need-urcu $(DIR)/vmreplay $(call BINARIES,$(DIR)) ## all tests in one process each; FILTER=word picks some; RCU=...
 	@export VMREPLAY=$(DIR)/vmreplay; \

@@ -1899,6 +1899,7 @@ int ivs_domain_barrier(struct ivs_domain *domain) {
     while (!ivs_grace_idle_(domain) && ivs_load_acquire_64_(&domain->epoch_) < turn + 2) { /* [P16] */
         ivs_grace_begin_(domain);
         IVS_RCU_BARRIER_();
+        IVSKIP_HOST_YIELD(); /* somebody may be between taking the turn and queueing its callback */
     }
     IVS_RCU_BARRIER_();
     IVS_TSAN_GRACE_OVER_(domain);

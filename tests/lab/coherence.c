@@ -2,13 +2,13 @@
 /*
  * The coherence account: which lines of memory travel between cores, and how often.
  *
- * Another machine under the header, linked with subject.c in place of lab.c. Each virtual thread has a core of its own;
- * the cores take turns operation by operation, so nothing waits and no lock is ever contended: what is counted is the
- * least that the structure costs, whatever the timing. Each access, atomic or plain, is put to an MSI table of 64-byte
- * lines with caches that never forget:
+ * Another machine under the header, linked with subject.c in place of lab.c. Each virtual thread has a core of its
+ * own; the cores take turns operation by operation, so nothing waits and no lock is ever contended: what is counted
+ * is the least that the structure costs, whatever the timing. Each access, atomic or plain, is put to an MSI table of
+ * 64-byte lines with caches that never forget:
  *   - a core reads a line that it has not and another has: one remote transfer;
- *   - a core writes a line (or tries to, by RMW or CAS) that another has too: one remote transfer, and one invalidation
- *     for each other core that has it;
+ *   - a core writes a line (or tries to, by RMW or CAS) that another has too: one remote transfer, and one
+ *     invalidation for each other core that has it;
  *   - a line that nobody has is cold, counted apart: it comes from memory.
  * Only memory of lab_malloc counts: stacks and thread-local state do not travel. The allocator's own lists are not
  * accounted, and a block goes back to the core that it came from, so the allocator adds no transfers.
@@ -356,8 +356,8 @@ static uint64_t list_sum(size_t *n) {
     return sum;
 }
 
-/* The baseline: a treap (Seidel and Aragon, 1996) under one reader-writer lock. It changes bounds in place, and writes
- * a link only if it changes. */
+/* The baseline: a treap (Seidel and Aragon, 1996) under one reader-writer lock. It changes bounds in place, and
+ * writes a link only if it changes. */
 struct tree {
     uint64_t start, last, priority;
     struct tree *kid[2];

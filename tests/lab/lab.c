@@ -105,6 +105,8 @@ static unsigned changes;
 static bool trace;
 static unsigned replay_at[64], replay_pick[64], replay_count;
 static bool stopped_one;
+static uint32_t *const callback_place =
+    (uint32_t *)(void *)(arena + ARENA - 64); /* stands for the queue, as a shared place */
 
 void (*lab_account)(unsigned thread, const void *address, size_t size, bool write);
 
@@ -292,11 +294,22 @@ static void step(const void *address, bool write) {
     if (address && shared[at]) maybe_preempt();
 }
 
+/* The thread waits for others: in turn, so that nobody is passed over for ever; another order costs a deviation. */
 void lab_relax(void) {
+    unsigned list[LAB_THREADS], turn[LAB_THREADS], n, k = 0;
     step(NULL, false);
     if (alone) return;
     fibers[running].state = YIELDED;
-    give_up();
+    fibers[running].priority = 0;
+    n = list_enabled(list);
+    for (unsigned i = 0; i < n; i++)
+        if (list[i] > running) turn[k++] = list[i];
+    for (unsigned i = 0; i < n; i++)
+        if (list[i] <= running) turn[k++] = list[i];
+    if (n)
+        switch_to(options.pct_depth ? highest_priority(turn, n) : turn[choose(n, true)]);
+    else
+        give_up();
     fibers[running].state = READY;
 }
 
@@ -363,8 +376,8 @@ static void touch(const unsigned char *byte, bool plain, bool write) {
     }
 }
 
-/* A word is always accessed whole, so its first byte speaks for it; smaller fields may be merged by the compiler, and blocks
- * are looked at byte by byte. */
+/* A word is always accessed whole, so its first byte speaks for it; smaller fields may be merged by the compiler, and
+ * blocks are looked at byte by byte. */
 static size_t touched(size_t size) { return size == 8 ? 1 : size; }
 
 void lab_plain(const void *address, size_t size, bool write) {
@@ -613,6 +626,99 @@ bool lab_before(const struct lab_mark *end, const struct lab_mark *begin) {
     return end->step < begin->step;
 }
 
+/* ---------------------------------------------------------------- RCU of a host */
+
+enum { CALLBACKS = 64 };
+
+static struct callback {
+    struct lab_rcu_head *head;
+    void (*fn)(struct lab_rcu_head *head);
+    bool waits[LAB_THREADS];
+    uint64_t section[LAB_THREADS]; /* for the end of these */
+} callbacks[CALLBACKS];
+static unsigned callback_first, callback_end; /* queued: [first, end); each execution begins at 0 */
+static unsigned nesting[LAB_THREADS];
+static uint64_t sections[LAB_THREADS]; /* number of the thread's present section */
+static struct view rcu_view;           /* what was done before callbacks were queued, and in sections that ended */
+static uint32_t rcu_clock[LAB_THREADS];
+
+static void rcu_tell(void) {
+    join_view(&rcu_view, &fibers[running].view);
+    join_clock(rcu_clock, fibers[running].clock);
+    fibers[running].clock[running]++;
+}
+
+static void rcu_learn(void) {
+    join_view(&fibers[running].view, &rcu_view);
+    join_clock(fibers[running].clock, rcu_clock);
+}
+
+void lab_rcu_enter(void) {
+    step(NULL, false);
+    if (nesting[running]++) return;
+    sections[running]++;
+    rcu_learn();
+}
+
+void lab_rcu_exit(void) {
+    step(NULL, false);
+    if (--nesting[running] == 0) rcu_tell();
+}
+
+bool lab_rcu_held(void) { return nesting[running] != 0; }
+
+void lab_rcu_call(struct lab_rcu_head *head, void (*fn)(struct lab_rcu_head *head)) {
+    step(&callback_place[0], true);
+    if (callback_end == CALLBACKS) lab_fail("more than %d callbacks", CALLBACKS);
+    struct callback *c = &callbacks[callback_end++];
+    c->head = head;
+    c->fn = fn;
+    for (unsigned t = 0; t < LAB_THREADS; t++) {
+        c->waits[t] = nesting[t] != 0;
+        c->section[t] = sections[t];
+    }
+    rcu_tell();
+}
+
+static bool callback_is_due(const struct callback *c) {
+    for (unsigned t = 0; t < LAB_THREADS; t++)
+        if (c->waits[t] && nesting[t] && sections[t] == c->section[t]) return false;
+    return true;
+}
+
+static bool run_due_callback(void) {
+    if (callback_first == callback_end || !callback_is_due(&callbacks[callback_first])) return false;
+    struct callback c = callbacks[callback_first];
+    rcu_learn();
+    c.fn(c.head);
+    callback_first++; /* only now: a barrier waits for its end */
+    rcu_tell();
+    return true;
+}
+
+void lab_rcu_barrier(void) {
+    unsigned end = callback_end;
+    step(&callback_place[0], true);
+    while (alone && callback_first < end) (void)run_due_callback();
+    while (callback_first < end) lab_relax();
+    rcu_learn();
+}
+
+static bool others_are_done(void) {
+    for (unsigned t = 0; t < thread_count; t++)
+        if (t != running && fibers[t].state != DONE && fibers[t].state != STOPPED) return false;
+    return true;
+}
+
+void lab_rcu_thread(void) {
+    for (;;) {
+        step(&callback_place[0], true);
+        if (run_due_callback()) continue;
+        if ((callback_first == callback_end || stopped_one) && others_are_done()) return; /* a section may last for ever */
+        lab_relax();
+    }
+}
+
 /* ---------------------------------------------------------------- one execution */
 
 static void fiber_main(int t) {
@@ -639,6 +745,10 @@ static void reset(void) {
     location_count = message_count = view_count = 0;
     blocks_live = 0;
     choice_at = 0;
+    callback_first = callback_end = 0;
+    memset(nesting, 0, sizeof nesting);
+    memset(rcu_clock, 0, sizeof rcu_clock);
+    memset(rcu_view.at, 0, sizeof rcu_view.at);
     steps = clock_now = 0;
     aborted = stopped_one = shared_grew = false;
     failure[0] = 0;

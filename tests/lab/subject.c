@@ -15,6 +15,10 @@
 #include <time.h>
 
 #define IVSKIP_IMPLEMENTATION
+#if defined(LAB_HOST) /* the room for liburcu and hosts, on the lab's own port */
+#define IVSKIP_RCU    HOST
+#define IVSKIP_CONFIG "lab_port.h"
+#endif
 #define IVSKIP_ATOMICS    "lab_atomics.h"
 #define IVSKIP_SPIN       1
 #define IVSKIP_DEBUG      1
@@ -32,12 +36,22 @@
 #undef __builtin_memset
 #undef __builtin_memcpy
 
+#if defined(LAB_HOST)
+size_t subject_tls(void **address) {
+    static char none;
+    *address = &none;
+    return 0;
+}
+
+void subject_thread_exit(void) {}
+#else
 size_t subject_tls(void **address) {
     *address = &ivs_thread_;
     return sizeof ivs_thread_;
 }
 
 void subject_thread_exit(void) { ivs_thread_exit_(&ivs_thread_); }
+#endif
 
 static const char *field_of_node(size_t offset, char *text, size_t size) {
     static const char *const names[] = {"start", "last", "value", "next", "chain", "height.."};
@@ -65,7 +79,9 @@ static bool name_in_map(const unsigned char *at, char *text, size_t size) {
         {"map.restarts", offsetof(struct ivs_map, restarts_)},
         {"map.refusals", offsetof(struct ivs_map, refusals_)},
         {"domain", offsetof(struct ivs_map, own_)},
+#if !defined(LAB_HOST)
         {"domain.records", offsetof(struct ivs_map, own_) + offsetof(struct ivs_domain, records_)},
+#endif
         {"domain.epoch", offsetof(struct ivs_map, own_) + offsetof(struct ivs_domain, epoch_)},
         {"domain.crowd", offsetof(struct ivs_map, own_) + offsetof(struct ivs_domain, crowd_)},
         {"domain.orphans", offsetof(struct ivs_map, own_) + offsetof(struct ivs_domain, orphans_)},
@@ -89,9 +105,11 @@ void subject_name(const void *address, char *text, size_t size) {
     if (name_in_map(at, text, size)) return;
     (void)snprintf(text, size, "...%05zx", (size_t)(uintptr_t)at & 0xfffff);
     if (!subject_map) return;
+#if !defined(LAB_HOST)
     for (struct ivs_record_ *r = (struct ivs_record_ *)subject_map->own_.records_; r; r = r->next)
         if (at >= (unsigned char *)r && at < (unsigned char *)(r + 1))
             (void)snprintf(text, size, "record%u+%zu", (unsigned)r->index, (size_t)(at - (unsigned char *)r));
+#endif
     for (struct ivs_node *n = ivs_ptr_(subject_map->head_.next_); n; n = ivs_ptr_(n->next_))
         if (at >= (unsigned char *)n && at < (unsigned char *)n + IVSKIP_NODE_BYTES(0, n->room_))
             (void)snprintf(text, size, "[%u,%u).%s", (unsigned)n->start, (unsigned)n->last + 1,
