@@ -39,6 +39,10 @@ static inline uint8_t inb(uint16_t port) {
     return value;
 }
 
+_Noreturn void panic(const char *why);
+
+enum { FLAG_INTERRUPTS = 1 << 9 };
+
 /* A lock that interrupt handlers take too: interrupts are off while it is held. */
 struct spinlock {
     uint32_t held;
@@ -53,6 +57,9 @@ static inline uint64_t spin_lock(struct spinlock *lock) {
 }
 
 static inline void spin_unlock(struct spinlock *lock, uint64_t flags) {
+    uint64_t now;
+    __asm__ volatile("pushfq; popq %0" : "=r"(now)::"memory");
+    if (now & FLAG_INTERRUPTS) panic("interrupts were on under a spin lock");
     __atomic_store_n(&lock->held, 0, __ATOMIC_RELEASE); /* [P1] */
     __asm__ volatile("pushq %0; popfq" ::"r"(flags) : "memory", "cc");
 }
@@ -60,7 +67,6 @@ static inline void spin_unlock(struct spinlock *lock, uint64_t flags) {
 /* serial.c */
 void serial_begin(void);
 void serial_print(const char *text);
-_Noreturn void panic(const char *why);
 _Noreturn void machine_exit(bool passed); /* ends the emulator: its status is 33 if passed, else 3 */
 
 /* cpu.c */

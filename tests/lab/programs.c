@@ -99,6 +99,7 @@ static const struct script scripts[] = {
      {I(2, 3, 1, 1), I(5, 6, 1, 2)},
      {{I(1, 2, 2, 3)}, {I(3, 4, 3, 3)}},
      ORDINARY},
+    {"insert that slides over two", {I(8, 9, 1, 1)}, {{I(1, 2, 2, 1), I(2, 3, 2, 1)}, {I(4, 5, 3, 1)}}, ORDINARY},
     {"two inserts, one place", {I(0, 1, 1, 1)}, {{I(1, 3, 2, 2), Q(1)}, {I(2, 4, 3, 2), Q(2)}}, ORDINARY},
     {"insert against unmap of the blocker", {I(1, 3, 1, 2)}, {{I(2, 4, 2, 2)}, {U(1, 3), Q(2)}}, ORDINARY},
     {"overlapping maps", {I(0, 6, 1, 2)}, {{M(1, 4, 2, 1)}, {M(3, 5, 3, 1)}}, ORDINARY},
