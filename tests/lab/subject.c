@@ -20,7 +20,7 @@
 #define IVSKIP_CONFIG "lab_port.h"
 #endif
 #define IVSKIP_ATOMICS    "lab_atomics.h"
-#define IVSKIP_SPIN       1
+#define IVSKIP_SPIN       0 /* straight to sleep */
 #define IVSKIP_DEBUG      1
 #define IVSKIP_LINK_TRIES 1 /* so that towers are given up */
 #ifndef IVSKIP_RETIRE_BATCH
