@@ -85,7 +85,7 @@ static size_t part_used[LAB_THREADS + 1];
 static long blocks_live;
 static unsigned running, thread_count;
 static bool alone, aborted, in_execution, naming;
-static uint64_t steps, clock_now;
+static uint64_t steps, clock_now, marks;
 static uint32_t generation;
 static jmp_buf explorer;
 static char failure[256];
@@ -105,6 +105,7 @@ static unsigned changes;
 static bool trace;
 static unsigned replay_at[64], replay_pick[64], replay_count;
 static bool stopped_one;
+static unsigned refusals[LAB_THREADS]; /* allocations that were made to fail */
 static uint32_t *const callback_place =
     (uint32_t *)(void *)(arena + ARENA - 64); /* stands for the queue, as a shared place */
 
@@ -131,6 +132,7 @@ void lab_fail(const char *format, ...) {
 }
 
 unsigned lab_thread(void) { return running; }
+unsigned lab_refusals(void) { return refusals[running]; }
 uint64_t lab_now(void) { return clock_now; }
 
 /* A line of the trace; its arguments are not looked at without one. */
@@ -259,7 +261,10 @@ static void give_up(void) {
 static void maybe_preempt(void) {
     unsigned list[LAB_THREADS], n = 1;
     for (unsigned i = 0; i < changes; i++)
-        if (change_at[i] == steps) fibers[running].priority = i; /* below all initial ones */
+        if (change_at[i] <= steps) {
+            fibers[running].priority = i; /* below all initial ones */
+            change_at[i] = UINT64_MAX;
+        }
     list[0] = running;
     for (unsigned t = 0; t < thread_count; t++)
         if (t != running && enabled(t)) list[n++] = t;
@@ -306,10 +311,8 @@ void lab_relax(void) {
         if (list[i] > running) turn[k++] = list[i];
     for (unsigned i = 0; i < n; i++)
         if (list[i] <= running) turn[k++] = list[i];
-    if (n)
-        switch_to(options.pct_depth ? highest_priority(turn, n) : turn[choose(n, true)]);
-    else
-        give_up();
+    if (n) switch_to(options.pct_depth ? highest_priority(turn, n) : turn[choose(n, true)]);
+    else give_up();
     fibers[running].state = READY;
 }
 
@@ -376,15 +379,11 @@ static void touch(const unsigned char *byte, bool plain, bool write) {
     }
 }
 
-/* A word is always accessed whole, so its first byte speaks for it; smaller fields may be merged by the compiler, and
- * blocks are looked at byte by byte. */
-static size_t touched(size_t size) { return size == 8 ? 1 : size; }
-
 void lab_plain(const void *address, size_t size, bool write) {
     const unsigned char *byte = address;
     if (!in_execution || naming || !in_arena(address)) return;
     if (lab_account) lab_account(running, address, size, write);
-    for (size_t i = 0; i < (alone ? 1 : touched(size)); i++) touch(byte + i, true, write);
+    for (size_t i = 0; i < (alone ? 1 : size); i++) touch(byte + i, true, write);
     if (write)
         for (size_t i = (size_t)(byte - arena) / 4; i <= (size_t)(byte + size - 1 - arena) / 4; i++) location_of[i] = 0;
 }
@@ -409,6 +408,7 @@ void *lab_malloc(size_t bytes) {
     step(NULL, false);
     if (options.fail_memory && choose(2, true)) {
         SAY("malloc of %zu bytes fails", bytes);
+        refusals[running]++;
         return NULL;
     }
     if (part_used[part] + size + 32 > room) lab_fail("the lab's memory is used up");
@@ -534,7 +534,7 @@ static unsigned readable(struct location *l, struct message **list, bool skip_gl
 
 static void account(const void *address, unsigned size, bool write) {
     if (lab_account) lab_account(running, address, size, write);
-    for (size_t i = 0; i < touched(size); i++) touch((const unsigned char *)address + i, false, write);
+    for (size_t i = 0; i < (alone ? 1 : size); i++) touch((const unsigned char *)address + i, false, write);
 }
 
 static const char *const order_names[] = {"relaxed", "acquire", "release", "acq_rel"};
@@ -614,7 +614,7 @@ void lab_fence_sc(void) {
 
 struct lab_mark lab_mark(void) {
     struct lab_mark mark;
-    mark.step = steps;
+    mark.step = ++marks;
     mark.thread = running;
     memcpy(mark.clock, fibers[running].clock, sizeof mark.clock);
     fibers[running].clock[running]++;
@@ -639,45 +639,60 @@ static struct callback {
 static unsigned callback_first, callback_end; /* queued: [first, end); each execution begins at 0 */
 static unsigned nesting[LAB_THREADS];
 static uint64_t sections[LAB_THREADS]; /* number of the thread's present section */
-static struct view rcu_view;           /* what was done before callbacks were queued, and in sections that ended */
-static uint32_t rcu_clock[LAB_THREADS];
 
-static void rcu_tell(void) {
-    join_view(&rcu_view, &fibers[running].view);
-    join_clock(rcu_clock, fibers[running].clock);
+/* What is known to whom: what was done before callbacks were queued, to sections that begin later; what was done
+ * in sections that ended, and in callbacks, to callbacks and to whoever waits for them. No more: an end is not
+ * ordered before a later begin. */
+static struct knowledge {
+    struct view view;
+    uint32_t clock[LAB_THREADS];
+} rcu_queued, rcu_ended;
+
+static void rcu_tell(struct knowledge *to) {
+    join_view(&to->view, &fibers[running].view);
+    join_clock(to->clock, fibers[running].clock);
     fibers[running].clock[running]++;
 }
 
-static void rcu_learn(void) {
-    join_view(&fibers[running].view, &rcu_view);
-    join_clock(fibers[running].clock, rcu_clock);
+static void rcu_learn(const struct knowledge *from) {
+    join_view(&fibers[running].view, &from->view);
+    join_clock(fibers[running].clock, from->clock);
 }
 
 void lab_rcu_enter(void) {
-    step(NULL, false);
+    step(&callback_place[0], false);
     if (nesting[running]++) return;
     sections[running]++;
-    rcu_learn();
+    rcu_learn(&rcu_queued);
 }
 
 void lab_rcu_exit(void) {
     step(NULL, false);
-    if (--nesting[running] == 0) rcu_tell();
+    if (--nesting[running] == 0) rcu_tell(&rcu_ended);
 }
 
 bool lab_rcu_held(void) { return nesting[running] != 0; }
+
+/* What a grace period that begins now waits for. */
+static struct callback open_sections(void) {
+    struct callback c = {0};
+    for (unsigned t = 0; t < LAB_THREADS; t++) {
+        c.waits[t] = nesting[t] != 0;
+        c.section[t] = sections[t];
+    }
+    return c;
+}
 
 void lab_rcu_call(struct lab_rcu_head *head, void (*fn)(struct lab_rcu_head *head)) {
     step(&callback_place[0], true);
     if (callback_end == CALLBACKS) lab_fail("more than %d callbacks", CALLBACKS);
     struct callback *c = &callbacks[callback_end++];
+    *c = open_sections();
     c->head = head;
     c->fn = fn;
-    for (unsigned t = 0; t < LAB_THREADS; t++) {
-        c->waits[t] = nesting[t] != 0;
-        c->section[t] = sections[t];
-    }
-    rcu_tell();
+    rcu_tell(&rcu_queued);
+    join_view(&rcu_ended.view, &rcu_queued.view); /* a callback also knows what was done before it was queued */
+    join_clock(rcu_ended.clock, rcu_queued.clock);
 }
 
 static bool callback_is_due(const struct callback *c) {
@@ -689,10 +704,10 @@ static bool callback_is_due(const struct callback *c) {
 static bool run_due_callback(void) {
     if (callback_first == callback_end || !callback_is_due(&callbacks[callback_first])) return false;
     struct callback c = callbacks[callback_first];
-    rcu_learn();
+    rcu_learn(&rcu_ended);
     c.fn(c.head);
     callback_first++; /* only now: a barrier waits for its end */
-    rcu_tell();
+    rcu_tell(&rcu_ended);
     return true;
 }
 
@@ -701,7 +716,15 @@ void lab_rcu_barrier(void) {
     step(&callback_place[0], true);
     while (alone && callback_first < end) (void)run_due_callback();
     while (callback_first < end) lab_relax();
-    rcu_learn();
+    rcu_learn(&rcu_ended);
+}
+
+void lab_rcu_synchronize(void) {
+    struct callback c = open_sections();
+    step(&callback_place[0], true);
+    rcu_tell(&rcu_queued);
+    while (!callback_is_due(&c)) lab_relax();
+    rcu_learn(&rcu_ended);
 }
 
 static bool others_are_done(void) {
@@ -714,7 +737,8 @@ void lab_rcu_thread(void) {
     for (;;) {
         step(&callback_place[0], true);
         if (run_due_callback()) continue;
-        if ((callback_first == callback_end || stopped_one) && others_are_done()) return; /* a section may last for ever */
+        if ((callback_first == callback_end || stopped_one) && others_are_done())
+            return; /* a section may last for ever */
         lab_relax();
     }
 }
@@ -747,9 +771,10 @@ static void reset(void) {
     choice_at = 0;
     callback_first = callback_end = 0;
     memset(nesting, 0, sizeof nesting);
-    memset(rcu_clock, 0, sizeof rcu_clock);
-    memset(rcu_view.at, 0, sizeof rcu_view.at);
-    steps = clock_now = 0;
+    memset(&rcu_queued, 0, sizeof rcu_queued);
+    memset(&rcu_ended, 0, sizeof rcu_ended);
+    steps = clock_now = marks = 0;
+    memset(refusals, 0, sizeof refusals);
     aborted = stopped_one = shared_grew = false;
     failure[0] = 0;
     running = MAIN;
@@ -933,7 +958,10 @@ struct lab_result lab_explore(const struct lab_program *p, const struct lab_opti
     if (!result.failed) result.failed = o->bytes ? execute() : search();
     if (result.failed) {
         memcpy(result.reason, failure, sizeof result.reason);
-        if (!o->bytes && choice_count) shrink();
+        if (o->pct_depth)
+            (void)snprintf(result.schedule, sizeof result.schedule, "random: seed %llu, run %lu",
+                           (unsigned long long)o->seed, result.schedules);
+        else if (!o->bytes && choice_count) shrink();
     }
     return result;
 }

@@ -52,14 +52,15 @@ void lab_wake(uint32_t *word);
 void lab_relax(void);
 uint64_t lab_now(void);
 
-/* RCU as a host gives it (lab_port.h): a callback runs after all sections that were open when it was queued, in the thread that
- * runs lab_rcu_thread; a section that begins later sees what was done before the callback was queued. */
+/* RCU as a host gives it (lab_port.h): a callback runs after all sections that were open when it was queued, in the
+ * thread that runs lab_rcu_thread; a section that begins later sees what was done before the callback was queued. */
 struct lab_rcu_head;
 void lab_rcu_enter(void);
 void lab_rcu_exit(void);
 bool lab_rcu_held(void);
 void lab_rcu_call(struct lab_rcu_head *head, void (*fn)(struct lab_rcu_head *head));
 void lab_rcu_barrier(void);
+void lab_rcu_synchronize(void);
 void lab_rcu_thread(void); /* until all others are done and nothing is queued */
 
 /* Fails the execution at once, with a reason. */
@@ -79,6 +80,7 @@ struct lab_mark {
 struct lab_mark lab_mark(void);
 bool lab_before(const struct lab_mark *end, const struct lab_mark *begin);
 unsigned lab_thread(void);
+unsigned lab_refusals(void); /* allocations of the running thread that were made to fail so far */
 
 /* ---- the explorer's side */
 

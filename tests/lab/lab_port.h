@@ -19,7 +19,7 @@ struct lab_rcu_head {
 #define IVSKIP_HOST_RCU_HELD()         lab_rcu_held()
 #define IVSKIP_HOST_RCU_HEAD           struct lab_rcu_head
 #define IVSKIP_HOST_CALL_RCU(head, fn) lab_rcu_call((head), (fn))
-#define IVSKIP_HOST_SYNCHRONIZE()      lab_rcu_barrier()
+#define IVSKIP_HOST_SYNCHRONIZE()      lab_rcu_synchronize()
 #define IVSKIP_HOST_RCU_BARRIER()      lab_rcu_barrier()
 #define IVSKIP_HOST_RANDOM()           lab_now()
 #define IVSKIP_HOST_NOW()              lab_now()

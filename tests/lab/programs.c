@@ -163,7 +163,7 @@ struct call {
     const struct op *op;
     long result; /* 0 or an error; ALLOC: the place; QUERY: the value; NEXT: 16 * key + value */
     struct lab_mark begin, end;
-    bool done;
+    bool refused; /* memory was refused to it */
 };
 
 static struct call calls[LAB_THREADS][8];
@@ -346,8 +346,8 @@ static long next_of(uint64_t content, unsigned key) {
 static bool explains(const struct call *call, uint64_t content, uint64_t *after) {
     const struct op *op = call->op;
     *after = content;
-    if (call->result == -1000 || (call->result == IVS_ENOMEM && op->kind != ALLOC))
-        return true; /* memory: nothing changed */
+    if (call->refused && (call->result == -1000 || call->result == IVS_ENOMEM)) return true; /* nothing changed */
+    if (call->result == -1000) return false;
     switch (op->kind) {
     case MAP:
     case SWAP:
@@ -427,9 +427,11 @@ static void script_body(const void *data, unsigned me) {
     for (const struct op *op = script->t[me]; op->kind; op++) {
         struct call *call = &calls[me][call_count[me]];
         call->op = op;
+        unsigned before = lab_refusals();
         call->begin = lab_mark();
         call->result = run_op(op);
         call->end = lab_mark();
+        call->refused = lab_refusals() != before;
         call_count[me]++;
     }
 }
@@ -472,15 +474,9 @@ static void script_finish(const void *data) {
         }
 }
 
-static void put(void *ctx, const char *text) {
-    (void)ctx;
-    fputs(text, stdout);
-}
-
 static void script_dump(void) {
     if (!subject_map) return;
     printf("  the map (of the newest values):\n");
-    (void)put;
     for (const struct ivs_node *n = (const struct ivs_node *)(subject_map->head_.next_ & ~(uintptr_t)7); n;
          n = (const struct ivs_node *)(n->next_ & ~(uintptr_t)7))
         printf("    [%u,%u) value %u height %u flags %u state %u\n", (unsigned)n->start, (unsigned)n->last + 1,
@@ -528,7 +524,7 @@ static struct lab_options mode_options(const char *mode, unsigned threads, enum 
 /* Must the others finish when this thread stops for ever? Readers always, writers where nobody
  * wants what another holds. */
 static bool may_stop(const struct script *script, unsigned thread, unsigned threads) {
-    for (unsigned t = 0; t < threads; t++)
+    for (unsigned t = 0; t < threads && t < 3; t++)
         for (const struct op *op = script->t[t]; t != thread && script->nature != STRANGERS && op->kind; op++)
             if (op->kind != QUERY && op->kind != NEXT) return false;
     return thread < threads;
