@@ -115,6 +115,34 @@ TEST(domains, a_barrier_waits_for_callbacks_that_another_thread_runs) {
     CHECK(ivs_domain_destroy(&domain) == 0, "destroy");
 }
 
+/* ---- a barrier ends although others go on to retire */
+
+static atomic_bool churn_ends;
+
+static void *churn(void *map) {
+    while (!atomic_load(&churn_ends) && !test_failed()) {
+        int r = ivs_map_map(map, 10, 20, NULL);
+        if (r == 0) r = ivs_map_unmap(map, 10, 20);
+        CHECK(r == 0, "churn %d", r);
+    }
+    return NULL;
+}
+
+TEST(domains, a_barrier_ends_though_another_thread_keeps_retiring) {
+    struct ivs_map map;
+    pthread_t thread;
+    CHECK(ivs_map_init(&map, NULL) == 0, "init");
+    atomic_store(&churn_ends, false);
+    CHECK(pthread_create(&thread, NULL, churn, &map) == 0, "no thread");
+    for (int i = 0; i < 10; i++) { /* the watchdog ends it if one does not come back */
+        int r = ivs_domain_barrier(ivs_map_domain(&map));
+        CHECK(r == 0, "barrier %d", r);
+    }
+    atomic_store(&churn_ends, true);
+    pthread_join(thread, NULL);
+    CHECK(ivs_map_destroy(&map) == 0, "destroy");
+}
+
 #if RCU_IS(BUILTIN)
 static struct ivs_domain *barrier_domain;
 static int barrier_answer;

@@ -6,17 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool start_map(struct ivs_map *map, struct ledger *ledger) {
-    ledger_make(ledger);
-    return CHECK(!ledger_map(map, ledger, 0), "init");
-}
-
-static void end_map(struct ivs_map *map, struct ledger *ledger) {
-    map_is_valid(map, "at the end");
-    CHECK(!ivs_map_destroy(map), "destroy");
-    CHECK(atomic_load(&ledger->live) == 0, "%ld blocks leaked", atomic_load(&ledger->live));
-}
-
 /* ---- a stage [A, B) that is always covered and whose keys' versions only grow */
 
 #define A 1000

@@ -8,17 +8,6 @@
 
 #define THREADS 4
 
-static bool start_map(struct ivs_map *map, struct ledger *ledger) {
-    ledger_make(ledger);
-    return CHECK(!ledger_map(map, ledger, 0), "init");
-}
-
-static void end_map(struct ivs_map *map, struct ledger *ledger) {
-    map_is_valid(map, "at the end");
-    CHECK(!ivs_map_destroy(map), "destroy");
-    CHECK(atomic_load(&ledger->live) == 0, "%ld blocks leaked", atomic_load(&ledger->live));
-}
-
 /* ---- disjoint regions: each thread has its own model, all in one map whose regions touch */
 
 #define REGION 400

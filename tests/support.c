@@ -154,3 +154,14 @@ int ledger_map(struct ivs_map *map, struct ledger *ledger, size_t payload_bytes)
     config.own.seed = test_seed();
     return ivs_map_init(map, &config);
 }
+
+bool start_map(struct ivs_map *map, struct ledger *ledger) {
+    ledger_make(ledger);
+    return CHECK(!ledger_map(map, ledger, 0), "init");
+}
+
+void end_map(struct ivs_map *map, struct ledger *ledger) {
+    map_is_valid(map, "at the end");
+    CHECK(!ivs_map_destroy(map), "destroy");
+    CHECK(atomic_load(&ledger->live) == 0, "%ld blocks leaked", atomic_load(&ledger->live));
+}

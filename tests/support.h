@@ -58,6 +58,10 @@ void ledger_arm(struct ledger *ledger, long refuse_at);
 /* A map with a domain of its own on the ledger. */
 int ledger_map(struct ivs_map *map, struct ledger *ledger, size_t payload_bytes);
 
+/* The same for a whole test: a new ledger; at the end the map is valid, and nothing is left. */
+bool start_map(struct ivs_map *map, struct ledger *ledger);
+void end_map(struct ivs_map *map, struct ledger *ledger);
+
 /* ---- the sequential model: sorted disjoint pieces, last key inclusive */
 
 struct piece {
