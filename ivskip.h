@@ -110,7 +110,7 @@
  *                           HOST
  *   IVSKIP_MAX_HEIGHT     * highest tower, 2..40, default 24: short searches up to about 2^24 nodes
  *   IVSKIP_SPIN             looks at a held link before the thread sleeps, 0..1000000, default 100
- *   IVSKIP_RETIRE_BATCH     nodes a thread collects before it tries to end a grace period, 1..65536, default 64
+ *   IVSKIP_RETIRE_BATCH     nodes a thread collects before it tries to end a grace period, 1..65536, default 128
  *   IVSKIP_LINK_TRIES       lost races after which a tower is left lower than drawn, 1..1000000, default 16
  *   IVSKIP_DEBUG            1: misuse goes to IVSKIP_ASSERT, which traps without a message unless you define it;
  *                           0 (default): misuse is an error code
@@ -199,7 +199,7 @@
 #define IVSKIP_SPIN 100
 #endif
 #ifndef IVSKIP_RETIRE_BATCH
-#define IVSKIP_RETIRE_BATCH 64
+#define IVSKIP_RETIRE_BATCH 128
 #endif
 #ifndef IVSKIP_LINK_TRIES
 #define IVSKIP_LINK_TRIES 16
@@ -409,12 +409,12 @@ struct ivs_domain {
     uint64_t magic_;
 #if IVS_RCU_IS_(BUILTIN)
     uint64_t cookie_; /* when it was made */
-    uintptr_t records_;
 #else
     IVS_RCU_HEAD_ grace_; /* the one grace period that is under way */
     uintptr_t flight_;    /* what it is for */
 #endif
-    unsigned char pad_[IVS_LINE_];
+    unsigned char pad_[IVS_LINE_]; /* above: read by every call; below: written by advances */
+    uintptr_t records_;            /* BUILTIN */
     ivs_u64_ epoch_;
     ivs_u64_ crowd_;    /* BUILTIN: read sections open in threads that could not get a record */
     ivs_u64_ limbo_;    /* else: nodes and callbacks that wait, */
@@ -1032,7 +1032,7 @@ static inline struct ivs_node *ivs_lock_next(const struct ivs_lock *lock, const 
  *       either the scanner sees the reader, or the reader sees all that was unpublished before the scan. Store
  *       buffering, so RMW on both sides.
  *   P8  advance of the epoch -> load of the epoch: a reader of epoch e sees all that was retired before e began.
- *   P9  tagging a batch (RMW on the epoch) -> the advance after it (RMW on the same word): the tag is not stale.
+ *   P9  the end of a tag's read section (P10) -> the scan of that record: no advance by two passes a tag by.
  *   P10 end of a read section -> look of the scanner: the reader's accesses come before the free.
  *   P11 a new record enters the list (CAS) -> the scanner's look at the list (RMW on the same word), and back: as P7.
  *   P12 release of a record's limbo -> the next holder of it.
@@ -1361,9 +1361,10 @@ static void ivs_orphans_push_(struct ivs_domain *domain, const struct ivs_list_ 
 
 /*
  * Each thread that uses a domain has a record in it. `active` is 0, or the epoch in which the thread's read section
- * began. The epoch may go from e to e + 1 when every active record shows e. What was tagged with e (read by RMW
- * after it left the map, P9) is due when the epoch is e + 2: a reader that could know it had announced e or less,
- * and held back the second advance.
+ * began. The epoch may go from e to e + 1 when every active record shows e. What left the map is tagged with
+ * e + 1, where e is the epoch as read in a read section of the tagger that was opened afterwards: that section holds
+ * the epoch at e + 1 or less until it ends, so no RMW on the epoch is needed, whose line all readers share [P9]. It is
+ * due when the epoch is e + 3: a reader that could know it had announced e + 1 or less, and held back that advance.
  *
  * Retired things collect in the record's open list; a full list is closed: tagged with the epoch. There are at
  * most three tags with something in them. A record's lists are guarded by a try-lock that is held for a few plain
@@ -1371,21 +1372,23 @@ static void ivs_orphans_push_(struct ivs_domain *domain, const struct ivs_list_ 
  * stack instead of waiting.
  */
 enum { IVS_FREE_ = 0, IVS_TAKEN_ = 1, IVS_DEAD_ = 2 }; /* record->state */
+enum { IVS_LAG_ = 4 }; /* epochs without a full list after which others sweep a record */
 
 struct ivs_record_ {
-    ivs_u64_ active;    /* written by the owner at each read section */
     uint32_t nest;      /* owner only */
     uint32_t releasing; /* odd: the owner has things in hand that are due */
     uint64_t random;    /* owner only: tower heights */
-    uint64_t index;     /* 1 for the domain's first record; never changes once published */
     struct ivs_domain *domain;
     uint64_t cookie;
     struct ivs_record_ *mine; /* next record of the same thread */
-    struct ivs_record_ *next; /* next record of the domain; never changes once published */
+    uint64_t index;           /* 1 for the domain's first record; never changes once published */
+    unsigned char pad[IVS_LINE_]; /* above: the owner's, and what never changes; below: what an advance looks at */
+    ivs_u64_ active;              /* written by the owner at each read section */
+    ivs_u64_ seen;                /* the epoch when the owner last had a full list */
+    struct ivs_record_ *next;     /* next record of the domain; never changes once published */
     uint32_t state;
-    unsigned char pad[IVS_LINE_];
+    unsigned char pad2[IVS_LINE_];
     uint32_t guard; /* try-lock of what follows */
-    uint64_t seen;  /* the epoch when this record was last closed */
     uint64_t tag[3];
     struct ivs_list_ open, closed[3];
     ivs_u64_ count, bytes; /* in all four lists; read by statistics */
@@ -1548,10 +1551,14 @@ static void ivs_limbo_unlock_(struct ivs_record_ *record) {
     ivs_store_release_32_(&record->guard, 0); /* [P12] */
 }
 
-/* Closes the open list; what was tagged three epochs ago is due. Guard held. Returns the tag. */
+/* Closes the open list; what was tagged three epochs ago is due. Guard held: tags of a record ascend. Returns the tag. */
 static uint64_t ivs_limbo_close_(struct ivs_domain *domain, struct ivs_record_ *record, struct ivs_list_ *due) {
-    uint64_t tag = ivs_add_acq_rel_64_(&domain->epoch_, 0); /* [P9] */
-    unsigned i = (unsigned)(tag % 3);
+    uint64_t tag;
+    unsigned i;
+    ivs_domain_read_enter(domain);
+    tag = ivs_load_acquire_64_(&domain->epoch_) + 1; /* [P8] [P9] after the announcement */
+    ivs_domain_read_exit(domain);
+    i = (unsigned)(tag % 3);
     if (record->tag[i] != tag) ivs_list_move_(due, &record->closed[i]);
     record->tag[i] = tag;
     ivs_list_move_(&record->closed[i], &record->open);
@@ -1572,8 +1579,7 @@ static bool ivs_epoch_advance_(struct ivs_domain *domain) {
     if (ivs_add_acq_rel_64_(&domain->crowd_, 0)) return false;                  /* [P7] */
     record = (struct ivs_record_ *)ivs_add_acq_rel_word_(&domain->records_, 0); /* [P11] */
     for (; record; record = record->next) {
-        uint64_t active = ivs_load_relaxed_64_(&record->active);
-        if (active == 0 || active == epoch) active = ivs_add_acq_rel_64_(&record->active, 0); /* [P7] [P10] */
+        uint64_t active = ivs_add_acq_rel_64_(&record->active, 0); /* [P7] [P10] no look first: that fetches twice */
         if (active && active != epoch) return false;
     }
     return ivs_cas_acq_rel_64_(&domain->epoch_, &epoch, epoch + 1); /* [P8] [P9] */
@@ -1585,11 +1591,20 @@ static void ivs_limbo_adopt_(struct ivs_domain *domain, struct ivs_record_ *reco
         ivs_list_take_(domain, &record->open, ivs_exchange_acq_rel_word_(&domain->orphans_, 0)); /* [P13] */
 }
 
-/* Collects what is due in all records; `all`: waits for the few that another thread has its hands in. */
-static void ivs_domain_sweep_(struct ivs_domain *domain, struct ivs_list_ *due, bool all) {
+/* After an advance: may this record be swept by others? Owners that fill lists collect their own, on their own lines. */
+static bool ivs_record_lags_(struct ivs_record_ *record, uint64_t epoch) {
+    return ivs_load_relaxed_32_(&record->state) != IVS_TAKEN_ ||
+           ivs_load_relaxed_64_(&record->seen) + IVS_LAG_ < epoch;
+}
+
+/* Collects what is due in all records whose owner saw no full list since epoch `since` (UINT64_MAX: all); `all`: waits
+ * for the few that another thread has its hands in. */
+static void ivs_domain_sweep_(struct ivs_domain *domain, struct ivs_list_ *due, uint64_t since, bool all) {
     struct ivs_record_ *record = (struct ivs_record_ *)ivs_load_acquire_word_(&domain->records_); /* [P11] */
     for (; record; record = record->next) {
-        bool mine = ivs_limbo_trylock_(record);
+        bool mine;
+        if (!ivs_record_lags_(record, since)) continue;
+        mine = ivs_limbo_trylock_(record);
         while (all && !mine) {
             IVSKIP_HOST_YIELD();
             mine = ivs_limbo_trylock_(record);
@@ -1639,6 +1654,7 @@ static size_t ivs_orphans_reclaim_(struct ivs_domain *domain) {
 static void ivs_retire_(struct ivs_domain *domain, struct ivs_list_ *list) {
     struct ivs_record_ *record;
     struct ivs_list_ due = {0, 0, 0, 0};
+    uint64_t tag = 0;
     bool full, stuck = false;
     if (!list->first) return;
     record = ivs_record_get_(domain);
@@ -1651,16 +1667,15 @@ static void ivs_retire_(struct ivs_domain *domain, struct ivs_list_ *list) {
     ivs_list_move_(&record->open, list);
     full = record->open.count >= IVSKIP_RETIRE_BATCH && !ivs_due_held_(record);
     if (full) {
-        uint64_t tag;
         ivs_due_begin_(record);
         tag = ivs_limbo_close_(domain, record, &due);
-        stuck = tag == record->seen;
-        record->seen = tag;
+        stuck = tag == ivs_load_relaxed_64_(&record->seen);
+        ivs_store_relaxed_64_(&record->seen, tag);
         ivs_limbo_collect_(domain, record, &due);
     }
     ivs_limbo_unlock_(record);
     if (!full) return;
-    if (stuck && ivs_epoch_advance_(domain)) ivs_domain_sweep_(domain, &due, false);
+    if (stuck && ivs_epoch_advance_(domain)) ivs_domain_sweep_(domain, &due, tag, false);
     (void)ivs_list_release_(domain, &due);
     ivs_due_end_(record);
 }
@@ -1675,10 +1690,10 @@ size_t ivs_domain_reclaim(struct ivs_domain *domain) {
     if (ivs_due_held_(record)) return 0; /* called from a release callback */
     ivs_due_begin_(record);
     for (int i = 0; i < 3; i++) {
-        ivs_domain_sweep_(domain, &due, false);
+        ivs_domain_sweep_(domain, &due, UINT64_MAX, false);
         if (!ivs_epoch_advance_(domain)) break;
     }
-    ivs_domain_sweep_(domain, &due, false);
+    ivs_domain_sweep_(domain, &due, UINT64_MAX, false);
     n = ivs_list_release_(domain, &due);
     ivs_due_end_(record);
     return n;
@@ -1713,9 +1728,10 @@ int ivs_domain_barrier(struct ivs_domain *domain) {
     record = ivs_record_get_(domain);
     if (ivs_in_section_(domain) || (record && ivs_due_held_(record))) return IVS_EDEADLK;
     if (record) ivs_due_begin_(record);
-    ivs_domain_sweep_(domain, &due, true); /* closes every open list */
+    ivs_domain_sweep_(domain, &due, UINT64_MAX, true); /* closes every open list */
     r = ivs_domain_synchronize(domain);
-    ivs_domain_sweep_(domain, &due, true);
+    if (r == 0) r = ivs_domain_synchronize(domain); /* tags are one ahead of the epoch */
+    ivs_domain_sweep_(domain, &due, UINT64_MAX, true);
     (void)ivs_list_release_(domain, &due);
     if (record) ivs_due_end_(record);
     ivs_due_await_(domain, record);

@@ -46,7 +46,7 @@ fuzz-lab: build/lab/fuzz ## schedules of the lab's programs from fuzz bytes, SEC
 
 build/lab/subject-account.o: tests/lab/subject.c $(LAB_DEPENDS) | need-clang
 	@mkdir -p $(@D)
-	$(LAB_CC) $(LAB_TRACED) -DIVSKIP_RETIRE_BATCH=64 -c $< -o $@
+	$(LAB_CC) $(LAB_TRACED) -DIVSKIP_RETIRE_BATCH=128 -c $< -o $@
 build/lab/coherence: build/lab/subject-account.o build/lab/hooks.o build/lab/coherence.o
 	$(CLANG) -pthread $^ -o $@
 

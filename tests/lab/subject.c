@@ -78,24 +78,45 @@ static bool name_in_map(const unsigned char *at, char *text, size_t size) {
         {"map.waits", offsetof(struct ivs_map, waits_)},
         {"map.restarts", offsetof(struct ivs_map, restarts_)},
         {"map.refusals", offsetof(struct ivs_map, refusals_)},
-        {"domain", offsetof(struct ivs_map, own_)},
-#if !defined(LAB_HOST)
-        {"domain.records", offsetof(struct ivs_map, own_) + offsetof(struct ivs_domain, records_)},
-#endif
-        {"domain.epoch", offsetof(struct ivs_map, own_) + offsetof(struct ivs_domain, epoch_)},
-        {"domain.crowd", offsetof(struct ivs_map, own_) + offsetof(struct ivs_domain, crowd_)},
-        {"domain.orphans", offsetof(struct ivs_map, own_) + offsetof(struct ivs_domain, orphans_)},
+        {"domain.ops", offsetof(struct ivs_map, own_.ops_)},
+        {"domain.ctx", offsetof(struct ivs_map, own_.ctx_)},
+        {"domain.payload_size", offsetof(struct ivs_map, own_.payload_size_)},
+        {"domain.seed", offsetof(struct ivs_map, own_.seed_)},
+        {"domain.magic", offsetof(struct ivs_map, own_.magic_)},
+        {"domain.records", offsetof(struct ivs_map, own_.records_)},
+        {"domain.epoch", offsetof(struct ivs_map, own_.epoch_)},
+        {"domain.crowd", offsetof(struct ivs_map, own_.crowd_)},
+        {"domain.orphans", offsetof(struct ivs_map, own_.orphans_)},
     };
-    size_t offset, i = sizeof fields / sizeof fields[0];
+    size_t offset, i = 0;
     char field[32];
     if (!subject_map || at < (unsigned char *)subject_map || at >= (unsigned char *)(subject_map + 1)) return false;
     offset = (size_t)(at - (unsigned char *)subject_map);
-    while (fields[--i].offset > offset) {
-    }
+    for (size_t j = 0; j < sizeof fields / sizeof fields[0]; j++) /* the nearest one at or before it */
+        if (fields[j].offset <= offset && fields[j].offset >= fields[i].offset) i = j;
     if (i < 2) (void)snprintf(text, size, "head.%s", field_of_node(offset, field, sizeof field));
     else (void)snprintf(text, size, "%s+%zu", fields[i].name, offset - fields[i].offset);
     return true;
 }
+
+#if !defined(LAB_HOST)
+static const char *field_of_record(size_t offset) {
+    static const struct {
+        const char *name;
+        size_t offset;
+    } fields[] = {
+#define FIELD(name) {#name, offsetof(struct ivs_record_, name)}
+        FIELD(nest),  FIELD(releasing), FIELD(random), FIELD(index), FIELD(domain), FIELD(cookie),
+        FIELD(mine),  FIELD(active),    FIELD(seen),   FIELD(next),  FIELD(state),  FIELD(guard),
+        FIELD(tag),   FIELD(open),      FIELD(closed), FIELD(count), FIELD(bytes),
+#undef FIELD
+    };
+    size_t i = 0;
+    for (size_t j = 0; j < sizeof fields / sizeof fields[0]; j++) /* in any order of the fields */
+        if (fields[j].offset <= offset && (fields[i].offset > offset || fields[j].offset >= fields[i].offset)) i = j;
+    return fields[i].name;
+}
+#endif
 
 /* Records and nodes are told by what the map leads to; anything else is named by its address.
  * Reads memory as it is. */
@@ -108,7 +129,8 @@ void subject_name(const void *address, char *text, size_t size) {
 #if !defined(LAB_HOST)
     for (struct ivs_record_ *r = (struct ivs_record_ *)subject_map->own_.records_; r; r = r->next)
         if (at >= (unsigned char *)r && at < (unsigned char *)(r + 1))
-            (void)snprintf(text, size, "record%u+%zu", (unsigned)r->index, (size_t)(at - (unsigned char *)r));
+            (void)snprintf(text, size, "record%u.%s", (unsigned)r->index,
+                           field_of_record((size_t)(at - (unsigned char *)r)));
 #endif
     for (struct ivs_node *n = ivs_ptr_(subject_map->head_.next_); n; n = ivs_ptr_(n->next_))
         if (at >= (unsigned char *)n && at < (unsigned char *)n + IVSKIP_NODE_BYTES(0, n->room_))
