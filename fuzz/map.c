@@ -149,7 +149,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct input in = {data, data + size};
     if (ivs_map_init(&run.map, &config)) abort();
     while (in.at < in.end) {
-        switch (byte(&in) % 8) {
+        unsigned step = byte(&in);
+        switch (step % 8) {
         case 0:
         case 1: step_map(&run, &in, false); break;
         case 2: step_map(&run, &in, true); break;
@@ -157,7 +158,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         case 4: step_alloc(&run, &in); break;
         case 5: step_query(&run, &in); break;
         case 6: step_swap(&run, &in); break;
-        default: step_value(&run, &in); break;
+        default:
+            if (step == 0xff) expect(ivs_map_tune(&run.map) == 0);
+            else step_value(&run, &in);
         }
         expect(map_is_valid(&run.map, "after a step") && model_equals_map(&run.model, &run.map, "after a step"));
     }

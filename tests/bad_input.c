@@ -139,6 +139,7 @@ TEST(bad_input, null_where_an_object_is_needed_is_refused) {
     EXPECT(&f, ivs_map_timedlock(&f.map, 1, 2, 5, NULL), IVS_EINVAL);
     EXPECT(&f, ivs_map_unlock(NULL), IVS_EINVAL);
     EXPECT(&f, ivs_map_swap(NULL, NULL, 0), IVS_EINVAL);
+    EXPECT(&f, ivs_map_tune(NULL), IVS_EINVAL);
     EXPECT(&f, ivs_map_validate(NULL, NULL), IVS_EINVAL);
     EXPECT(&f, ivs_map_validate(&f.map, NULL), 0);
     EXPECT(&f, ivs_map_get_stats(NULL, &stats), IVS_EINVAL);
@@ -205,6 +206,7 @@ TEST(bad_input, a_map_that_was_not_made_or_is_gone_is_refused) {
     memset(&domain, 0, sizeof domain);
     EXPECT_CODE(ivs_map_destroy(&map), IVS_EINVAL);
     EXPECT_CODE(ivs_map_validate(&map, NULL), IVS_EINVAL);
+    EXPECT_CODE(ivs_map_tune(&map), IVS_EINVAL);
     EXPECT_CODE(ivs_domain_destroy(&domain), IVS_EINVAL);
     EXPECT_CODE(ivs_domain_synchronize(&domain), IVS_EINVAL);
     EXPECT_CODE(ivs_domain_barrier(&domain), IVS_EINVAL);
@@ -397,6 +399,7 @@ TEST(bad_input, waiting_calls_inside_a_read_section_answer_deadlock) {
         EXPECT(&f, ivs_map_unmap(&f.map, 120, 130), IVS_EDEADLK);
         EXPECT(&f, ivs_map_insert(&f.map, 1, 2, NULL), IVS_EDEADLK);
         EXPECT(&f, ivs_map_alloc(&f.map, &request, NULL, &start), IVS_EDEADLK);
+        EXPECT(&f, ivs_map_tune(&f.map), IVS_EDEADLK);
         EXPECT(&f, ivs_domain_synchronize(domain), IVS_EDEADLK);
         EXPECT(&f, ivs_domain_barrier(domain), IVS_EDEADLK);
         EXPECT_CODE(ivs_map_trylock(&f.map, 1, 2, &lock), 0);

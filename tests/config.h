@@ -20,5 +20,6 @@ uint64_t test_host_now(void);
 #define IVSKIP_HOST_MALLOC(bytes) test_host_malloc(bytes)
 #define IVSKIP_HOST_FREE(memory)  test_host_free(memory)
 #define IVSKIP_HOST_NOW()         test_host_now()
+#define IVS_ENTRIES_MIN_          2 /* small maps have entry tables too */
 
 #endif

@@ -150,6 +150,8 @@ TEST(lifetime, a_child_forked_amid_updates_finds_a_whole_map) {
         busy[i] = one;
         if (!CHECK(!pthread_create(&threads[i], NULL, update_until_over, &busy[i]), "thread")) return;
     }
+    sleep_ns(1000000);
+    CHECK(!ivs_map_tune(&map), "tune"); /* the child has the table too */
     for (unsigned i = 0; i < test_scale(50) && !test_failed(); i++) {
         sleep_ns(1000000 + i * 10000);
         fflush(NULL);

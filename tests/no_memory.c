@@ -108,6 +108,17 @@ static int op_node_new(struct field *f) {
     return node ? 0 : IVS_ENOMEM;
 }
 
+/* A table of its own, which a refusal leaves as it was. */
+static int op_tune(struct field *f) {
+    struct ivs_map_stats before, after;
+    CHECK(!ivs_map_get_stats(&f->map, &before), "stats");
+    int result = ivs_map_tune(&f->map);
+    CHECK(!ivs_map_get_stats(&f->map, &after), "stats");
+    if (result) CHECK(before.entries == after.entries && before.entries_used == after.entries_used, "another table");
+    else CHECK(after.entries, "no table");
+    return result;
+}
+
 struct operation {
     const char *name;
     int (*run)(struct field *field);
@@ -131,6 +142,7 @@ static const struct operation operations[] = {
     {"unmap that leaves a right part", op_unmap_left, 1, 1, 0},
     {"unmap that leaves a left part", op_unmap_right, 1, 1, 0},
     {"node", op_node_new, 1, 0, 0},
+    {"tune", op_tune, 1, 0, 0},
 };
 #define OPERATIONS (sizeof operations / sizeof *operations)
 

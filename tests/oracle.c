@@ -344,6 +344,19 @@ static void step_look(struct world *world) {
     if (next) CHECK(entry.start == next->start && entry.end == next->last + 1, "%s: next entry", world->what);
 }
 
+/* A new entry table, for what is there now. */
+static void step_tune(struct world *world) {
+    struct ivs_map_stats stats;
+    describe(world, "tune", 0, 0);
+    CHECK(!ivs_map_tune(&world->map), "tune");
+    CHECK(!ivs_map_get_stats(&world->map, &stats), "stats");
+    size_t used = stats.entries_used, n = world->model.count;
+    CHECK(n < 2 ? stats.entries == 0 : stats.entries >= 8 && used >= 1 && used <= n, "%zu of %zu slots for %zu nodes",
+          used, stats.entries, n);
+    CHECK(!stats.entries == !stats.entry_bytes && stats.entry_bytes <= 128 + 24 * n, "%zu bytes for %zu nodes",
+          stats.entry_bytes, n);
+}
+
 /* ---- the comparison after every step */
 
 static void compare_node(struct world *world, const struct ivs_node *node, const struct piece *piece) {
@@ -427,7 +440,8 @@ static void world_run(const struct universe *universe, unsigned height, bool acc
     config.ctx = &world;
     if (!CHECK(!ivs_map_init(&world.map, &config), "init")) return;
     for (unsigned i = 0; i < steps && !test_failed(); i++) {
-        step[rng_below(&world.rng, sizeof step / sizeof *step)](&world);
+        if (rng_below(&world.rng, 50) == 0) step_tune(&world);
+        else step[rng_below(&world.rng, sizeof step / sizeof *step)](&world);
         compare(&world);
         if (i % 64 == 0) compare_stats(&world);
         if (test_failed()) fprintf(stderr, "     universe %s, step %u: %s\n", universe->name, i, world.what);

@@ -124,12 +124,13 @@ static void stranger(void *map) {
 
 /* ---- */
 
-static bool parked_once(void (*writer)(void *map), unsigned tallness, long at) {
+static bool parked_once(void (*writer)(void *map), unsigned tallness, bool tuned, long at) {
     static struct ivs_map map;
     struct stepper parks, runs;
     bool stopped;
     CHECK(ivs_map_init(&map, NULL) == 0, "init");
     fill(&map, tallness);
+    if (tuned) CHECK(ivs_map_tune(&map) == 0, "tune");
     stepper_start(&parks, writer, &map, at);
     stopped = stepper_halts(&parks);
     if (stopped) {
@@ -145,10 +146,10 @@ static bool parked_once(void (*writer)(void *map), unsigned tallness, long at) {
 }
 
 static void parked(const char *name, void (*writer)(void *map)) {
-    for (unsigned tallness = 0; tallness < 3; tallness++) {
+    for (unsigned i = 0; i < 6; i++) { /* three patterns of towers, without and with an entry table */
         long at = 0;
-        while (parked_once(writer, tallness, at) && !test_failed()) at++;
-        printf("    %s: parked at %ld steps\n", name, at);
+        while (parked_once(writer, i / 2, i & 1, at) && !test_failed()) at++;
+        printf("    %s: parked at %ld steps%s\n", name, at, i & 1 ? ", with an entry table" : "");
         CHECK(at >= 15, "only %ld steps", at);
     }
 }

@@ -113,7 +113,17 @@ static void step_over_the_stage(struct stage *stage) {
 struct reader {
     struct stage *stage;
     struct rng rng;
+    bool tunes;
 };
+
+/* New entry tables all the while: readers are in the old one, the writer takes nodes out of both. */
+static void *tune_all_the_time(struct reader *reader) {
+    while (!atomic_load(&reader->stage->over) && !test_failed()) {
+        CHECK(!ivs_map_tune(&reader->stage->map), "tune");
+        look_at_one_key(reader->stage, &reader->rng);
+    }
+    return NULL;
+}
 
 static void *read_all_the_time(void *arg) {
     struct reader *reader = arg;
@@ -128,10 +138,11 @@ static void *read_all_the_time(void *arg) {
 
 static void *actor(void *arg) {
     struct reader *reader = arg;
+    if (reader->tunes) return tune_all_the_time(reader);
     return reader->rng.state ? read_all_the_time(reader) : replace_all_the_time(reader->stage);
 }
 
-static void run_the_stage(uint64_t crowd) {
+static void run_the_stage(uint64_t crowd, bool tune) {
     static struct stage stage;
     struct reader actors[4];
     memset(&stage, 0, sizeof stage);
@@ -145,16 +156,22 @@ static void run_the_stage(uint64_t crowd) {
     }
     actors[0].stage = &stage;
     actors[0].rng.state = 0; /* the writer */
+    actors[0].tunes = false;
     for (unsigned i = 1; i < 4; i++) {
         actors[i].stage = &stage;
         actors[i].rng = rng_make(test_seed(), i);
+        actors[i].tunes = tune && i == 3;
     }
     run_threads(4, actor, actors, sizeof *actors);
     end_map(&stage.map, &stage.ledger);
 }
 
-TEST(readers, no_key_is_uncovered_or_goes_back_while_its_interval_is_replaced) { run_the_stage(0); }
-TEST(readers, no_key_is_uncovered_among_many_neighbours) { run_the_stage(400); }
+TEST(readers, no_key_is_uncovered_or_goes_back_while_its_interval_is_replaced) { run_the_stage(0, false); }
+TEST(readers, no_key_is_uncovered_among_many_neighbours) { run_the_stage(400, false); }
+TEST(readers, no_key_is_uncovered_while_entry_tables_come_and_go) {
+    run_the_stage(0, true);
+    run_the_stage(100, true);
+}
 
 /* ---- order under arbitrary updates */
 

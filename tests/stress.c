@@ -85,6 +85,22 @@ static void *own_a_region(void *arg) {
     return NULL;
 }
 
+/* New entry tables until the owners are done; two at once: one of them is refused. */
+static void *tune_until_done(void *arg) {
+    struct owner *owner = arg;
+    while (atomic_load(owner->done) && !test_failed()) {
+        int result = ivs_map_tune(owner->map);
+        CHECK(result == 0 || result == IVS_EBUSY, "tune: %d", result);
+        sleep_ns(200000);
+    }
+    return NULL;
+}
+
+static void *own_or_tune(void *arg) {
+    struct owner *owner = arg;
+    return owner->steps ? own_a_region(owner) : tune_until_done(owner);
+}
+
 static void compare_with_all_owners(struct ivs_map *map, struct owner *owners) {
     struct model all = {0};
     for (unsigned i = 0; i < THREADS; i++) {
@@ -98,24 +114,28 @@ static void compare_with_all_owners(struct ivs_map *map, struct owner *owners) {
     model_free(&all);
 }
 
-TEST(stress, updates_of_disjoint_regions_are_all_there_at_the_end) {
-    struct owner owners[THREADS];
+static void own_regions(unsigned tuners) {
+    struct owner owners[THREADS + 2];
     struct ledger ledger;
     struct ivs_map map;
     atomic_uint done = THREADS;
     if (!start_map(&map, &ledger)) return;
     memset(owners, 0, sizeof owners);
-    for (unsigned i = 0; i < THREADS; i++) {
+    for (unsigned i = 0; i < THREADS + tuners; i++) {
         owners[i].map = &map;
         owners[i].base = (uint64_t)i * REGION;
         owners[i].rng = rng_make(test_seed(), i);
-        owners[i].steps = test_scale(200000);
+        owners[i].steps = i < THREADS ? test_scale(200000) : 0;
         owners[i].done = &done;
     }
-    run_threads(THREADS, own_a_region, owners, sizeof *owners);
+    run_threads(THREADS + tuners, own_or_tune, owners, sizeof *owners);
     compare_with_all_owners(&map, owners);
+    map_is_valid(&map, "all threads together");
     end_map(&map, &ledger);
 }
+
+TEST(stress, updates_of_disjoint_regions_are_all_there_at_the_end) { own_regions(0); }
+TEST(stress, updates_are_all_there_though_entry_tables_come_and_go) { own_regions(2); }
 
 /* ---- counters: lock, read, add one, swap or set; the total must match */
 
