@@ -377,8 +377,9 @@ struct ivs_defer {
 /* A domain's callbacks. Any may be NULL, but alloc and free come together. All get the domain's ctx. None may use a
  * map of this domain in a way that waits. */
 struct ivs_domain_ops {
-    /* `bytes` of memory, 8-byte aligned, or NULL. May sleep unless flags has IVS_NOSLEEP. Called without any lock of
-     * a map, outside read sections unless the caller is in one. Default: the host's malloc. */
+    /* `bytes` of memory, 8-byte aligned, or NULL. May sleep unless flags has IVS_NOSLEEP: then a range may be held;
+     * if it is refused, it is tried again without. Otherwise called without any lock of a map, outside read sections
+     * unless the caller is in one. Default: the host's malloc. */
     void *(*alloc)(void *ctx, size_t bytes, unsigned flags);
     /* Takes back what alloc gave, with its size. Must not sleep. Default: the host's free. */
     void (*free)(void *ctx, void *memory, size_t bytes);
@@ -510,9 +511,9 @@ struct ivs_map_stats {
     uint64_t restarts;                   /* searches begun anew since their predecessor was gone */
     uint64_t refusals;                   /* Alloc: -ENOMEM answers */
     uint64_t window_locks;               /* Alloc: decisions that needed the window's locks */
-    size_t entries;                      /* slots of the entry table (ivs_map_tune); 0: none */
-    size_t entries_used;                 /* that lead to a node */
-    size_t entry_bytes;                  /* memory of the table */
+    size_t entries;      /* slots of the entry table (ivs_map_tune) that are in use or kept for a chunk */
+    size_t entries_used; /* that lead to a node */
+    size_t entry_bytes;  /* memory of the table */
     struct ivs_domain_stats domain;
 };
 
@@ -920,7 +921,7 @@ IVS_API int ivs_map_alloc_node(struct ivs_map *map, const struct ivs_alloc *requ
 /** Makes the entry table anew, for the nodes that there are now: searches then begin near their key instead of at the
  *  head, about three cache lines away from the answer in a map of any size. Worth a call after a map was filled, and
  *  again when its number of nodes or their spacing has changed a few times over; updates keep the table right in between,
- *  and without one the map works as well, at the speed of its towers. Takes 4 to 12 bytes for each node.
+ *  and without one the map works as well, at the speed of its towers. Takes 8 to 32 bytes for each node.
  *  Context: outside read sections, no range held by the caller; the allocator may sleep; leaves its own read section
  *  now and then; locks single nodes for a moment, like a short update, and skips those that are locked.
  *  Progress: linear in the nodes; all other operations go on meanwhile.
@@ -1047,7 +1048,7 @@ static inline struct ivs_node *ivs_lock_next(const struct ivs_lock *lock, const 
  *       before did under the lock.
  *   P3  link, unlink or mark of an upper link -> load of the link: the node found, and the order
  *       top-down, bottom-up (I4, I6).
- *   P4  an entry table, or a slot of it, is set or cleared -> load of it: the node found is readable, and
+ *   P4  an entry table, or a line or slot of it, is set or cleared -> load of it: the node found is readable, and
  *       whoever comes after the clearing does not find the node.
  *   P5  bump of a bucket's ticket -> load of the ticket by a waiter, which is followed by its
  *       WAITERS: else a lost wake.
@@ -1501,11 +1502,11 @@ static bool ivs_record_is_of_(const struct ivs_record_ *record, const struct ivs
            ivs_load_relaxed_32_(&record->state) != IVS_DEAD_;
 }
 
-/* This thread's record of the domain, or NULL. Frees, by the way, records of domains that are gone. */
-static struct ivs_record_ *ivs_record_find_(struct ivs_domain *domain) {
+/* The way of ivs_record_find_ where the domain is not the one of the last call. Frees, by the way, records of domains
+ * that are gone. */
+static struct ivs_record_ *ivs_record_search_(struct ivs_domain *domain) {
     struct ivs_thread_ *self = &ivs_thread_;
-    struct ivs_record_ *record = self->hot, **at = &self->mine;
-    if (record && ivs_record_is_of_(record, domain)) return record;
+    struct ivs_record_ *record, **at = &self->mine;
     while ((record = *at) != NULL) {
         if (ivs_load_acquire_32_(&record->state) == IVS_DEAD_) { /* [P14] */
             *at = record->mine;
@@ -1519,6 +1520,12 @@ static struct ivs_record_ *ivs_record_find_(struct ivs_domain *domain) {
         }
     }
     return NULL;
+}
+
+/* This thread's record of the domain, or NULL. */
+static inline struct ivs_record_ *ivs_record_find_(struct ivs_domain *domain) {
+    struct ivs_record_ *record = ivs_thread_.hot;
+    return record && ivs_record_is_of_(record, domain) ? record : ivs_record_search_(domain);
 }
 
 /* This thread's record of the domain; NULL: there was no memory for one. */
@@ -1875,7 +1882,8 @@ static void ivs_grace_over_(IVS_RCU_HEAD_ *head);
 /* Starts a grace period for all that waits, unless one is under way: then its end will. */
 static void ivs_grace_begin_(struct ivs_domain *domain) {
     do {
-        if (ivs_exchange_acq_rel_32_(&domain->busy_, 1)) return;            /* [P15] */
+        if (ivs_load_acquire_32_(&domain->busy_)) return;        /* [P15] who is busy looks at the stack once more */
+        if (ivs_exchange_acq_rel_32_(&domain->busy_, 1)) return; /* [P15] */
         domain->flight_ = ivs_exchange_acq_rel_word_(&domain->orphans_, 0); /* [P13] */
         if (domain->flight_) {
             IVS_TSAN_SECTION_ENDS_(domain);
@@ -2192,60 +2200,78 @@ static int ivs_wait_(struct ivs_map *map, struct ivs_node *node, uint64_t deadli
 
 /*
  * Where a search may begin near its key instead of at the head. Keys are cut into chunks of 2^shift, about two nodes to
- * a chunk, and each chunk has a slot of a table: 0, or a published node that starts in it (of several, the first). Two
- * chunks may have the same slot; then one of them goes without. As an index level it obeys I6, and is only ever a
- * hint where to begin: from its node a search walks the level-0 list. It is made by ivs_map_tune, for the nodes that
- * there are then, and kept up by every update since; without one, searches begin at the head.
+ * a chunk; a chunk has a slot: 0, or a published node that starts in it (of several, the first). Neighbours share a
+ * line of slots, and lines lie in a hash table without deletion: a line belongs to nobody or, for good, to one run of
+ * chunks, and a run without a line goes without. As an index level the table obeys I6, and is only ever a hint where
+ * to begin: from its node a search walks the level-0 list. ivs_map_tune makes it for the nodes that there are then, and
+ * every update keeps it up; without one, searches begin at the head.
  */
+enum {
+    IVS_ENTRY_RUN_ = 7,   /* chunks of a line */
+    IVS_ENTRY_TRIES_ = 4, /* lines that are looked at for a run */
+    IVS_ENTRY_STEPS_ = 6, /* level-0 steps from an entry, before a search begins at the head after all */
+    IVS_WALK_ = 1024      /* nodes of a walk in one read section */
+};
+
+struct ivs_entry_line_ {
+    ivs_u64_ run; /* chunk / IVS_ENTRY_RUN_ + 1; 0: free */
+    uintptr_t slot[IVS_ENTRY_RUN_];
+};
+
 struct ivs_entries_ {
     struct ivs_defer defer; /* an old table is freed after a grace period */
     struct ivs_domain *domain;
+    struct ivs_entry_line_ *line; /* in the same piece of memory, at a line of the cache */
     uint32_t shift, bits;
-    uintptr_t slot[];
 };
 
-#ifndef IVS_ENTRIES_MIN_ /* the lab's maps are small */
+#ifndef IVS_ENTRIES_MIN_ /* tests have small maps */
 #define IVS_ENTRIES_MIN_ 32
 #endif
-enum {
-    IVS_ENTRY_STEPS_ = 6,  /* level-0 steps from an entry, before a search begins at the head after all */
-    IVS_ENTRY_CHUNKS_ = 3, /* chunks that are looked at, the key's and those before */
-    IVS_WALK_ = 1024       /* nodes of a walk in one read section */
-};
-
-static size_t ivs_entries_bytes_(uint32_t bits) {
-    return sizeof(struct ivs_entries_) + ((size_t)1 << bits) * sizeof(uintptr_t);
-}
 
 static struct ivs_entries_ *ivs_entries_of_(struct ivs_map *map) {
     return (struct ivs_entries_ *)ivs_load_acquire_word_(&map->entries_); /* [P4] */
 }
 
-/* Neighbours stay neighbours, in lines of 8 slots; runs of chunks that are as long as the table begin anywhere. */
-static uintptr_t *ivs_entry_slot_(struct ivs_entries_ *entries, uint64_t chunk) {
-    uint64_t run = (chunk >> entries->bits) * 0x9e3779b97f4a7c15u;
-    return &entries->slot[(chunk + (run >> 32 << 3)) & (((uint64_t)1 << entries->bits) - 1)];
-}
-
-/* A node not far before key, or NULL: begin at the head. In a read section. */
-static struct ivs_node *ivs_entry_(struct ivs_map *map, uint64_t key) {
-    struct ivs_entries_ *entries = ivs_entries_of_(map);
-    if (!entries) return NULL;
-    for (uint64_t chunk = key >> entries->shift, i = 0; i < IVS_ENTRY_CHUNKS_ && i <= chunk; i++) {
-        uintptr_t word = ivs_load_acquire_word_(ivs_entry_slot_(entries, chunk - i)); /* [P4] */
-        struct ivs_node *node = (struct ivs_node *)word;
-        if (node && node->start <= key && chunk - i == node->start >> entries->shift) return node;
+/* The slot of a chunk; NULL: it has none. `make`: then it gets one, if a line is free. */
+static uintptr_t *ivs_entry_slot_(const struct ivs_entries_ *entries, uint64_t chunk, bool make) {
+    uint64_t run = chunk / IVS_ENTRY_RUN_, at = run * 0x9e3779b97f4a7c15u >> (64 - entries->bits);
+    for (unsigned i = 0; i < IVS_ENTRY_TRIES_; i++, at++) {
+        struct ivs_entry_line_ *line = &entries->line[at & (((uint64_t)1 << entries->bits) - 1)];
+        ivs_u64_ owner = ivs_load_relaxed_64_(&line->run);
+        if (owner == 0 && !make) return NULL;
+        if (owner == 0 && ivs_cas_acq_rel_64_(&line->run, &owner, run + 1)) owner = run + 1; /* [P4] */
+        if (owner == run + 1) return &line->slot[chunk - run * IVS_ENTRY_RUN_];
     }
     return NULL;
 }
 
-/* Would the slot of `node` rather lead to it? Then *word is what it leads to now. In a read section. */
-static bool ivs_entry_wanted_(struct ivs_entries_ *entries, const struct ivs_node *node, uintptr_t *word) {
-    uint64_t chunk = node->start >> entries->shift;
-    const struct ivs_node *other;
-    *word = ivs_load_acquire_word_(ivs_entry_slot_(entries, chunk)); /* [P4] */
-    other = (const struct ivs_node *)*word;
-    return !other || (other->start >> entries->shift == chunk && other->start > node->start);
+/* A node not far before key, which starts (`whole`: and ends) there or earlier; NULL: begin at the head. In a read
+ * section. */
+static inline struct ivs_node *ivs_entry_(struct ivs_map *map, uint64_t key, bool whole) {
+    struct ivs_entries_ *entries = ivs_entries_of_(map);
+    if (!entries) return NULL;
+    for (uint64_t chunk = key >> entries->shift, i = 0; i < 3 && i <= chunk; i++) {
+        uintptr_t *slot = ivs_entry_slot_(entries, chunk - i, false);
+        struct ivs_node *node = slot ? (struct ivs_node *)ivs_load_acquire_word_(slot) : NULL; /* [P4] */
+        if (node && (whole ? node->last : node->start) <= key) return node;
+    }
+    return NULL;
+}
+
+/* Would a slot rather lead to `node`, which starts in its chunk? *word is what it leads to now. In a read section. */
+static bool ivs_entry_wants_(uintptr_t *slot, const struct ivs_node *node, uintptr_t *word) {
+    *word = ivs_load_acquire_word_(slot); /* [P4] */
+    return !*word || ((const struct ivs_node *)*word)->start > node->start;
+}
+
+/* Should a node that comes get an entry? In a read section. */
+static bool ivs_entry_due_(struct ivs_map *map, const struct ivs_node *node) {
+    struct ivs_entries_ *entries = ivs_entries_of_(map);
+    uintptr_t *slot, word;
+    if (!entries) return false;
+    slot = ivs_entry_slot_(entries, node->start >> entries->shift, true);
+    return slot && ivs_entry_wants_(slot, node, &word);
 }
 
 /* Sets the slot of a published node. Its level-0 lock is held [I6]; in a read section. */
@@ -2253,8 +2279,8 @@ static void ivs_entry_set_(struct ivs_map *map, struct ivs_node *node) {
     struct ivs_entries_ *entries = ivs_entries_of_(map);
     uintptr_t *slot, word;
     if (!entries) return;
-    slot = ivs_entry_slot_(entries, node->start >> entries->shift);
-    while (ivs_entry_wanted_(entries, node, &word))
+    slot = ivs_entry_slot_(entries, node->start >> entries->shift, true);
+    while (slot && ivs_entry_wants_(slot, node, &word))
         if (ivs_cas_acq_rel_word_(slot, &word, (uintptr_t)node)) return; /* [P4] */
 }
 
@@ -2266,8 +2292,8 @@ static void ivs_entry_clear_(struct ivs_map *map, struct ivs_node *node) {
     struct ivs_entries_ *entries = ivs_entries_of_(map);
     uintptr_t *slot, word = (uintptr_t)node;
     if (!entries) return;
-    slot = ivs_entry_slot_(entries, node->start >> entries->shift);
-    if (ivs_load_relaxed_word_(slot) == word) (void)ivs_cas_acq_rel_word_(slot, &word, 0); /* [P4] */
+    slot = ivs_entry_slot_(entries, node->start >> entries->shift, false);
+    if (slot && ivs_load_relaxed_word_(slot) == word) (void)ivs_cas_acq_rel_word_(slot, &word, 0); /* [P4] */
 }
 
 /* -------------------------------------------------------------------------------- searches of readers */
@@ -2284,7 +2310,7 @@ static struct ivs_node *ivs_step_(struct ivs_node *node, unsigned level, uint64_
 
 /* The last node that starts at or before key, and its link; the head if there is none. */
 static struct ivs_node *ivs_search_(struct ivs_map *map, uint64_t key, uintptr_t *word) {
-    struct ivs_node *node = ivs_entry_(map, key), *next;
+    struct ivs_node *node = ivs_entry_(map, key, false), *next;
     if (node) {
         for (int i = 0; i < IVS_ENTRY_STEPS_; i++, node = next) {
             *word = ivs_load_acquire_word_(&node->next_); /* [P1] */
@@ -2306,8 +2332,8 @@ static struct ivs_node *ivs_search_(struct ivs_map *map, uint64_t key, uintptr_t
 /* The last node that ends at or before key (its last key is smaller), and its link: the predecessor of a
  * range that starts at key. */
 static struct ivs_node *ivs_search_before_(struct ivs_map *map, uint64_t key, uintptr_t *word) {
-    struct ivs_node *node = key ? ivs_entry_(map, key - 1) : NULL, *next;
-    if (node && node->last < key) {
+    struct ivs_node *node = key ? ivs_entry_(map, key - 1, true) : NULL, *next;
+    if (node) {
         for (int i = 0; i < IVS_ENTRY_STEPS_; i++, node = next) {
             *word = ivs_load_acquire_word_(&node->next_); /* [P1] */
             next = ivs_ptr_(*word);
@@ -2702,11 +2728,11 @@ static void ivs_parts_free_(struct ivs_domain *domain, struct ivs_parts_ *parts)
     if (parts->right) ivs_node_release_(domain, parts->right);
 }
 
-/* Prepares what `lock` turned out to need and is not there. Outside the lock. */
-static int ivs_parts_new_(struct ivs_domain *domain, struct ivs_parts_ *parts, bool left, bool right) {
-    if (left && !parts->left) parts->left = ivs_node_new(domain, 0, 1, NULL, IVS_SLEEP);
-    if (right && !parts->right) parts->right = ivs_node_new(domain, 0, 1, NULL, IVS_SLEEP);
-    return (left && !parts->left) || (right && !parts->right) ? IVS_ENOMEM : 0;
+/* Prepares what is needed and not there. */
+static bool ivs_parts_new_(struct ivs_domain *domain, struct ivs_parts_ *parts, bool left, bool right, unsigned flags) {
+    if (left && !parts->left) parts->left = ivs_node_new(domain, 0, 1, NULL, flags);
+    if (right && !parts->right) parts->right = ivs_node_new(domain, 0, 1, NULL, flags);
+    return (!left || parts->left) && (!right || parts->right);
 }
 
 /* Under the lock: the parts that stay get their values, then they and the new node replace what
@@ -2728,7 +2754,8 @@ static int ivs_overwrite_locked_(struct ivs_lock *lock, uint64_t start, uint64_t
     return 0;
 }
 
-/* Map (mid is the new node) and Unmap (NULL). Nodes for the parts that stay are prepared outside the lock. */
+/* Map (mid is the new node) and Unmap (NULL). Nodes for the parts that stay are made under the lock if the allocator
+ * can do so at once, else outside. */
 static int ivs_overwrite_(struct ivs_map *map, uint64_t start, uint64_t last, struct ivs_node *mid) {
     struct ivs_domain *domain = map->domain_;
     struct ivs_parts_ parts = {NULL, NULL};
@@ -2736,14 +2763,13 @@ static int ivs_overwrite_(struct ivs_map *map, uint64_t start, uint64_t last, st
     bool left, right;
     int r = 0;
     if (ivs_in_section_(domain)) return IVS_EDEADLK;
-    for (;;) {
+    while (r == 0) {
         (void)ivs_lock_range_(map, start, last, IVS_FOREVER_, &lock);
         left = lock.count && lock.first_->start < start;
         right = lock.count && lock.tail_->last > last;
-        if ((!left || parts.left) && (!right || parts.right)) break;
+        if (ivs_parts_new_(domain, &parts, left, right, IVS_NOSLEEP)) break;
         (void)ivs_map_unlock(&lock);
-        r = ivs_parts_new_(domain, &parts, left, right);
-        if (r) break;
+        if (!ivs_parts_new_(domain, &parts, left, right, IVS_SLEEP)) r = IVS_ENOMEM;
     }
     if (r == 0) {
         r = ivs_overwrite_locked_(&lock, start, last, mid, &parts, left, right);
@@ -2786,9 +2812,7 @@ int ivs_map_unmap(struct ivs_map *map, uint64_t start, uint64_t end) {
 
 /* Puts a prepared node into the gap behind `node`, if that link is still *word. In a read section. */
 static bool ivs_insert_at_(struct ivs_map *map, struct ivs_node *node, uintptr_t *word, struct ivs_node *fresh) {
-    struct ivs_entries_ *entries = ivs_entries_of_(map);
-    uintptr_t other;
-    bool held = fresh->height_ > 1 || (entries && ivs_entry_wanted_(entries, fresh, &other));
+    bool held = fresh->height_ > 1 || ivs_entry_due_(map, fresh);
     if (!ivs_link_insert_(node, word, fresh, held)) return false;
     if (held) { /* else it may be gone already */
         struct ivs_path_ path = ivs_path_later_(fresh->start);
@@ -3022,6 +3046,23 @@ int ivs_map_alloc(struct ivs_map *map, const struct ivs_alloc *request, void *va
 
 /* -------------------------------------------------------------------------------- tune */
 
+static size_t ivs_entries_bytes_(uint32_t bits) {
+    return sizeof(struct ivs_entries_) + IVS_LINE_ + ((size_t)1 << bits) * sizeof(struct ivs_entry_line_);
+}
+
+/* An empty table. May sleep. */
+static struct ivs_entries_ *ivs_entries_new_(struct ivs_domain *domain, uint32_t shift, uint32_t bits) {
+    struct ivs_entries_ *entries = (struct ivs_entries_ *)ivs_memory_(domain, ivs_entries_bytes_(bits), IVS_SLEEP);
+    if (!entries) return NULL;
+    __builtin_memset(entries, 0, ivs_entries_bytes_(bits));
+    entries->domain = domain;
+    entries->line =
+        (struct ivs_entry_line_ *)(((uintptr_t)(entries + 1) + IVS_LINE_ - 1) & ~(uintptr_t)(IVS_LINE_ - 1));
+    entries->shift = shift;
+    entries->bits = bits;
+    return entries;
+}
+
 static void ivs_entries_free_(struct ivs_domain *domain, struct ivs_entries_ *entries) {
     if (domain->ops_ && domain->ops_->free)
         domain->ops_->free(domain->ctx_, entries, ivs_entries_bytes_(entries->bits));
@@ -3045,11 +3086,10 @@ static struct ivs_node *ivs_walk_(struct ivs_map *map, struct ivs_node *node, si
     return ivs_map_next_rcu(map, node);
 }
 
-/* Shift and size for the present nodes: the longest chunks of which there are at least half as many as nodes. False:
- * too few nodes for a table. */
+/* Shift and number of lines for the present nodes: the longest chunks of which there are at least half as many as nodes.
+ * False: too few nodes for a table. */
 static bool ivs_entries_measure_(struct ivs_map *map, uint32_t *shift, uint32_t *bits) {
-    size_t n = 0, chunks = 0,
-           parted[64]; /* neighbours that are in two chunks if a chunk is 2^i keys, but not if 2^(i+1) */
+    size_t n = 0, chunks = 0, lines, parted[64]; /* neighbours in two chunks of 2^i keys, but in one of 2^(i + 1) */
     struct ivs_node *node;
     uint64_t before = 0;
     __builtin_memset(parted, 0, sizeof(parted));
@@ -3063,7 +3103,9 @@ static bool ivs_entries_measure_(struct ivs_map *map, uint32_t *shift, uint32_t 
     *shift = 64;
     do chunks += parted[--*shift];
     while (*shift && chunks < n / 2);
-    for (*bits = 3; *bits < 40 && ((size_t)1 << *bits) < chunks + chunks / 2; ++*bits) {
+    lines = chunks; /* runs are of 7 chunks: between the runs of 4 and those of 8, where keys are dense */
+    for (uint32_t i = *shift; i < *shift + 3 && i < 64; i++) lines -= i < *shift + 2 ? parted[i] : parted[i] / 2;
+    for (*bits = 1; *bits < 40 && ((size_t)1 << *bits) < lines + lines / 2 && ((size_t)1 << *bits) < n / 4; ++*bits) {
     }
     return true;
 }
@@ -3074,8 +3116,8 @@ static void ivs_entries_fill_(struct ivs_map *map) {
     size_t n = 0;
     ivs_domain_read_enter(map->domain_);
     for (node = ivs_map_query_next_rcu(map, 0); node; node = ivs_walk_(map, node, ++n)) {
-        uintptr_t other, word = ivs_load_relaxed_word_(&node->next_);
-        if (!ivs_entry_wanted_(ivs_entries_of_(map), node, &other)) continue;
+        uintptr_t word = ivs_load_relaxed_word_(&node->next_);
+        if (!ivs_entry_due_(map, node)) continue;
         if ((word & IVS_FLAGS_) || !ivs_link_lock_(node, &word)) continue;
         ivs_entry_set_(map, node);
         ivs_link_unlock_(map, node);
@@ -3090,15 +3132,11 @@ int ivs_map_tune(struct ivs_map *map) {
     if (ivs_in_section_(map->domain_)) return IVS_EDEADLK;
     if (ivs_exchange_acq_rel_32_(&map->tuning_, 1)) return IVS_EBUSY; /* [P4] */
     if (ivs_entries_measure_(map, &shift, &bits)) {
-        entries = (struct ivs_entries_ *)ivs_memory_(map->domain_, ivs_entries_bytes_(bits), IVS_SLEEP);
+        entries = ivs_entries_new_(map->domain_, shift, bits);
         if (!entries) {
             ivs_store_release_32_(&map->tuning_, 0); /* [P4] */
             return IVS_ENOMEM;
         }
-        __builtin_memset(entries, 0, ivs_entries_bytes_(bits));
-        entries->domain = map->domain_;
-        entries->shift = shift;
-        entries->bits = bits;
     }
     old = (struct ivs_entries_ *)ivs_exchange_acq_rel_word_(&map->entries_, (uintptr_t)entries); /* [P4] */
     if (entries) ivs_entries_fill_(map);
@@ -3239,14 +3277,14 @@ static int ivs_validate_level_(struct ivs_map *map, unsigned level, struct ivs_r
 /* Every slot leads to a node of its chunk that is in the list. */
 static int ivs_validate_entries_(struct ivs_map *map, struct ivs_report *report) {
     struct ivs_entries_ *entries = ivs_entries_of_(map);
-    for (size_t i = 0; entries && i < (size_t)1 << entries->bits; i++) {
-        struct ivs_node *node = (struct ivs_node *)ivs_load_acquire_word_(&entries->slot[i]), *found; /* [P4] */
-        uintptr_t word;
+    for (size_t i = 0; entries && i < (size_t)IVS_ENTRY_RUN_ << entries->bits; i++) {
+        uintptr_t *slot = &entries->line[i / IVS_ENTRY_RUN_].slot[i % IVS_ENTRY_RUN_], word;
+        struct ivs_node *node = (struct ivs_node *)ivs_load_acquire_word_(slot); /* [P4] */
         if (!node) continue;
-        if (ivs_entry_slot_(entries, node->start >> entries->shift) != &entries->slot[i])
+        if (ivs_entry_slot_(entries, node->start >> entries->shift, false) != slot)
             return ivs_broken_(report, "I6: a node is in a slot of another chunk", node, 0);
-        found = ivs_search_before_(map, node->start, &word);
-        if (ivs_ptr_(word) != node) return ivs_broken_(report, "I6: a slot leads to a node that has left", found, 0);
+        (void)ivs_search_before_(map, node->start, &word);
+        if (ivs_ptr_(word) != node) return ivs_broken_(report, "I6: a slot leads to a node that has left", node, 0);
     }
     return 0;
 }
@@ -3264,8 +3302,18 @@ int ivs_map_validate(struct ivs_map *map, struct ivs_report *report) {
 
 /* -------------------------------------------------------------------------------- statistics and dump */
 
+static void ivs_entries_count_(const struct ivs_entries_ *entries, struct ivs_map_stats *stats) {
+    if (!entries) return;
+    stats->entry_bytes = ivs_entries_bytes_(entries->bits);
+    for (size_t i = 0; i < (size_t)1 << entries->bits; i++) {
+        if (!ivs_load_relaxed_64_(&entries->line[i].run)) continue;
+        stats->entries += IVS_ENTRY_RUN_;
+        for (int k = 0; k < IVS_ENTRY_RUN_; k++)
+            stats->entries_used += ivs_load_relaxed_word_(&entries->line[i].slot[k]) != 0;
+    }
+}
+
 int ivs_map_get_stats(struct ivs_map *map, struct ivs_map_stats *stats) {
-    struct ivs_entries_ *entries;
     struct ivs_node *node;
     uint64_t from = 0;
     if (!map || !stats) return IVS_EINVAL;
@@ -3282,13 +3330,7 @@ int ivs_map_get_stats(struct ivs_map *map, struct ivs_map_stats *stats) {
         stats->keys += node->last - (node->start > from ? node->start : from) + 1;
         from = node->last + 1;
     }
-    entries = ivs_entries_of_(map);
-    if (entries) {
-        stats->entries = (size_t)1 << entries->bits;
-        stats->entry_bytes = ivs_entries_bytes_(entries->bits);
-        for (size_t i = 0; i < stats->entries; i++)
-            stats->entries_used += ivs_load_relaxed_word_(&entries->slot[i]) != 0;
-    }
+    ivs_entries_count_(ivs_entries_of_(map), stats);
     ivs_map_read_exit(map);
     stats->waits = ivs_load_relaxed_64_(&map->waits_);
     stats->restarts = ivs_load_relaxed_64_(&map->restarts_);

@@ -103,7 +103,7 @@ static int op_alloc_node(struct field *f) { return with_node(f, 1, 2, alloc_any)
 
 static int op_node_new(struct field *f) {
     struct ivs_domain *domain = ivs_map_domain(&f->map);
-    struct ivs_node *node = ivs_node_new_height(domain, 1, 2, NULL, IVS_NOSLEEP, 5);
+    struct ivs_node *node = ivs_node_new_height(domain, 1, 2, NULL, IVS_SLEEP, 5);
     if (node) CHECK(!ivs_node_discard(domain, node), "discard");
     return node ? 0 : IVS_ENOMEM;
 }

@@ -351,9 +351,9 @@ static void step_tune(struct world *world) {
     CHECK(!ivs_map_tune(&world->map), "tune");
     CHECK(!ivs_map_get_stats(&world->map, &stats), "stats");
     size_t used = stats.entries_used, n = world->model.count;
-    CHECK(n < 2 ? stats.entries == 0 : stats.entries >= 8 && used >= 1 && used <= n, "%zu of %zu slots for %zu nodes",
+    CHECK(n < 2 ? stats.entries == 0 : stats.entries >= used && used >= 1 && used <= n, "%zu of %zu slots for %zu nodes",
           used, stats.entries, n);
-    CHECK(!stats.entries == !stats.entry_bytes && stats.entry_bytes <= 128 + 24 * n, "%zu bytes for %zu nodes",
+    CHECK(!stats.entries == !stats.entry_bytes && stats.entry_bytes <= 256 + 32 * n, "%zu bytes for %zu nodes",
           stats.entry_bytes, n);
 }
 

@@ -106,7 +106,8 @@ struct ledger_head {
 
 static void *ledger_alloc(void *ctx, size_t bytes, unsigned flags) {
     struct ledger *ledger = ctx;
-    (void)flags;
+    /* while one refusal is wanted, what may be tried again in a way that sleeps is refused each time */
+    if (flags & IVS_NOSLEEP && atomic_load(&ledger->refuse_at) >= 0) return NULL;
     long call = atomic_fetch_add(&ledger->calls, 1);
     if (call == atomic_load(&ledger->refuse_at) || atomic_load(&ledger->refuse_all)) return NULL;
     struct ledger_head *head = malloc(sizeof *head + bytes);
