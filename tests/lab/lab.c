@@ -745,6 +745,17 @@ void lab_rcu_thread(void) {
 
 /* ---------------------------------------------------------------- one execution */
 
+void lab_prepare(unsigned t, void (*fn)(void)) {
+    unsigned char kept[sizeof fibers[t].tls];
+    void *tls;
+    size_t bytes = subject_tls(&tls);
+    memcpy(kept, tls, bytes);
+    memcpy(tls, fibers[t].tls, bytes);
+    fn();
+    memcpy(fibers[t].tls, tls, bytes);
+    memcpy(tls, kept, bytes);
+}
+
 static void fiber_main(int t) {
     program->body(program->data, (unsigned)t);
     subject_thread_exit();
@@ -826,6 +837,7 @@ static bool execute(void) {
         start_fibers();
         alone = false;
         running = list_enabled(first) ? first[choose(thread_count, false)] : 0;
+        memcpy(tls, fibers[running].tls, bytes);
         fibers[running].begun = true;
         setcontext(&fibers[running].first);
     }

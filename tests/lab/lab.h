@@ -82,6 +82,9 @@ bool lab_before(const struct lab_mark *end, const struct lab_mark *begin);
 unsigned lab_thread(void);
 unsigned lab_refusals(void); /* allocations of the running thread that were made to fail so far */
 
+/* In setup: runs `fn` with the thread-local state that thread t will begin with. */
+void lab_prepare(unsigned t, void (*fn)(void));
+
 /* ---- the explorer's side */
 
 struct lab_program {

@@ -19,7 +19,27 @@
 
 extern struct ivs_map *subject_map;
 
-enum kind { NONE, MAP, UNMAP, INSERT, ALLOC, QUERY, NEXT, SWAP, VALUE, TRYLOCK, TIMED, DEFER, RECLAIM, BARRIER, PAIR };
+enum kind {
+    NONE,
+    MAP,
+    UNMAP,
+    INSERT,
+    ALLOC,
+    QUERY,
+    NEXT,
+    SWAP,
+    VALUE,
+    TRYLOCK,
+    TIMED,
+    DEFER,
+    RECLAIM,
+    BARRIER,
+    PAIR,
+    LOOK,
+    DROP,
+    TAKE,
+    SYNCHRONIZE
+};
 
 struct op {
     enum kind kind;
@@ -42,19 +62,26 @@ struct op {
 #define R                 {RECLAIM, 0, 0, 0, 0}
 #define D                 {DEFER, 0, 0, 0, 0}     /* a callback that counts */
 #define B                 {BARRIER, 0, 0, 0, 0}   /* what was deferred before must have run */
+/* The domain alone, without the map: two slots of the board lead to plain memory. */
+#define Look(slot)        {LOOK, slot, 0, 0, 0}   /* a read section: read the slot, and what it leads to */
+#define Drop(slot)        {DROP, slot, 0, 0, 0}   /* clear the slot, defer the end of what it led to */
+#define Take(slot)        {TAKE, slot, 0, 0, 0}   /* clear the slot, synchronize, end it */
+#define Sync              {SYNCHRONIZE, 0, 0, 0, 0}
 /* clang-format on */
 
-enum nature {
-    ORDINARY,
-    SC_ONLY,  /* a shape that C11 release and acquire alone does not order (store buffering over two nodes) */
-    STRANGERS /* no thread wants what another holds: each must finish if another stops for ever */
+enum {
+    ORDINARY = 0,
+    SC_ONLY = 1,   /* a shape that C11 release and acquire alone does not order (store buffering over two nodes) */
+    STRANGERS = 2, /* no thread wants what another holds: each must finish if another stops for ever */
+    WARM = 4,      /* each thread used the domain before: it has a record, so the program is shorter */
+    DEEP = 8,      /* small: one deviation more */
 };
 
 struct script {
     const char *name;
     struct op init[6];
     struct op t[3][5];
-    enum nature nature;
+    unsigned nature;
 };
 
 static const struct script scripts[] = {
@@ -141,6 +168,15 @@ static const struct script scripts[] = {
     {"grace: who frees had not looked", {I(1, 2, 1, 1), I(3, 4, 1, 1)}, {{U(1, 2), U(3, 4)}, {R}, {Q(1)}}, ORDINARY},
     {"grace: a locker of two, an unmap of one", {I(1, 2, 1, 1), I(2, 3, 1, 1)}, {{T(1, 3)}, {U(1, 2), R}}, ORDINARY},
     {"grace: three threads", {I(1, 2, 1, 1), I(3, 4, 1, 1)}, {{U(1, 2), R}, {U(3, 4), R}, {Q(1), Q(3)}}, ORDINARY},
+    {"domain: one drops and frees, one advances", {{0}}, {{Drop(0), Drop(1)}, {Sync}, {Look(0)}}, WARM | DEEP},
+    {"domain: one drops, one advances and frees", {{0}}, {{Drop(0)}, {R}, {Look(0)}}, WARM | DEEP},
+    {"domain: a late look", {{0}}, {{Drop(0)}, {R, Look(0)}}, WARM | DEEP},
+    {"domain: a reader twice", {{0}}, {{Drop(0), R}, {Look(0), Look(0)}}, WARM | DEEP},
+    {"domain: a tag in a hurry", {{0}}, {{Drop(0)}, {Sync}, {Look(0), Look(0)}}, WARM | DEEP},
+    {"domain: one takes, one advances", {{0}}, {{Take(0)}, {Sync}, {Look(0)}}, WARM | DEEP},
+    {"domain: two take", {{0}}, {{Take(0)}, {Take(1)}, {Look(0), Look(1)}}, WARM | DEEP},
+    {"domain: newcomers", {{0}}, {{Take(0)}, {R}, {Look(0)}}, ORDINARY},
+    {"domain: newcomer looks", {{0}}, {{Drop(0), R}, {Look(0)}}, DEEP},
     {"store buffering over two nodes", {I(8, 9, 1, 1)}, {{I(1, 2, 2, 1), Q(5)}, {I(5, 6, 3, 1), Q(1)}}, SC_ONLY},
     {"strangers: map and map",
      {I(1, 2, 1, 2), I(3, 4, 1, 1), I(5, 6, 1, 3), I(7, 8, 1, 1), I(9, 10, 1, 2)},
@@ -271,6 +307,50 @@ static long do_query(const struct op *op) {
     return 16 * (long)(entry.start > op->a ? entry.start : op->a) + (long)in_cell(entry.value);
 }
 
+/* ---- the domain alone */
+
+struct thing {
+    struct ivs_defer defer; /* first */
+    uint64_t value;
+};
+static uint64_t *board; /* atomic: the things that its two slots lead to */
+
+static void thing_ends(struct ivs_defer *defer) {
+    lab_plain(&((struct thing *)defer)->value, 8, true);
+    lab_free(defer);
+}
+
+static void look(unsigned slot) {
+    ivs_map_read_enter(subject_map);
+    struct thing *thing = (struct thing *)(uintptr_t)lab_load(&board[slot], 8, LAB_ACQUIRE);
+    if (thing) lab_plain(&thing->value, 8, false);
+    ivs_map_read_exit(subject_map);
+}
+
+static void drop(unsigned slot, bool wait) {
+    struct thing *thing = (struct thing *)(uintptr_t)lab_rmw(&board[slot], 8, LAB_EXCHANGE, 0, LAB_ACQ_REL);
+    struct ivs_domain *domain = ivs_map_domain(subject_map);
+    if (!thing) return;
+    if (!wait) LAB_CHECK(ivs_domain_defer(domain, &thing->defer, thing_ends) == 0, "defer");
+    if (wait) LAB_CHECK(ivs_domain_synchronize(domain) == 0, "synchronize");
+    if (wait) thing_ends(&thing->defer);
+}
+
+static void board_make(void) {
+    board = lab_malloc(2 * sizeof *board);
+    for (unsigned i = 0; i < 2; i++) board[i] = (uintptr_t)lab_malloc(sizeof(struct thing));
+}
+
+static void board_free(void) {
+    for (unsigned i = 0; i < 2; i++) lab_free((void *)(uintptr_t)lab_newest(&board[i], 8));
+    lab_free(board);
+}
+
+static void warm_up(void) {
+    ivs_map_read_enter(subject_map);
+    ivs_map_read_exit(subject_map);
+}
+
 /* ---- deferred callbacks and the barrier */
 
 static struct defers {
@@ -315,6 +395,12 @@ static long run_op(const struct op *op) {
     case TIMED: return do_lock(op);
     case DEFER: return do_defer();
     case BARRIER: return do_barrier();
+    case LOOK: look(op->a); return 0;
+    case DROP:
+    case TAKE: drop(op->a, op->kind == TAKE); return 0;
+    case SYNCHRONIZE:
+        LAB_CHECK(ivs_domain_synchronize(ivs_map_domain(subject_map)) == 0, "synchronize");
+        return 0;
     case RECLAIM: (void)ivs_domain_reclaim(ivs_map_domain(subject_map)); return 0;
     default: return 0;
     }
@@ -414,6 +500,8 @@ static void script_setup(const void *data) {
         content_at_start = with(content_at_start, op->a, op->b, op->v);
     }
     memset(call_count, 0, sizeof call_count);
+    board_make();
+    for (unsigned t = 0; t < 3 && script->t[t][0].kind && script->nature & WARM; t++) lab_prepare(t, warm_up);
 }
 
 static void script_body(const void *data, unsigned me) {
@@ -438,7 +526,8 @@ static void script_body(const void *data, unsigned me) {
 
 static void history(char *text, size_t size) {
     static const char *const names[] = {"",      "map", "unmap", "insert", "alloc",   "query",   "next", "swap",
-                                        "value", "try", "timed", "defer",  "reclaim", "barrier", "pair"};
+                                        "value", "try", "timed", "defer",  "reclaim", "barrier", "pair",
+                                        "look",  "drop", "take", "synchronize"};
     size_t used = 0;
     for (unsigned t = 0; t < 3; t++)
         for (unsigned i = 0; i < call_count[t] && used + 40 < size; i++)
@@ -466,6 +555,7 @@ static void script_finish(const void *data) {
     if (r) lab_fail("destroy: %d", r);
     lab_free(subject_map);
     lab_free(defers);
+    board_free();
     subject_map = NULL;
     for (unsigned t = 0; t < LAB_THREADS; t++)
         for (struct cell *cell = cells[t], *next; cell; cell = next) {
@@ -525,8 +615,8 @@ static struct lab_options mode_options(const char *mode, unsigned threads, enum 
  * wants what another holds. */
 static bool may_stop(const struct script *script, unsigned thread, unsigned threads) {
     for (unsigned t = 0; t < threads && t < 3; t++)
-        for (const struct op *op = script->t[t]; t != thread && script->nature != STRANGERS && op->kind; op++)
-            if (op->kind != QUERY && op->kind != NEXT) return false;
+        for (const struct op *op = script->t[t]; t != thread && !(script->nature & STRANGERS) && op->kind; op++)
+            if (op->kind != QUERY && op->kind != NEXT && op->kind != LOOK) return false;
     return thread < threads;
 }
 
@@ -536,6 +626,7 @@ static void run_mode(struct tally *tally, const struct script *script, const cha
     struct lab_options o = mode_options(mode, program.threads, effort);
     char name[80];
     o.seed = seed;
+    if (script->nature & DEEP && !o.pct_depth) o.deviations++;
     struct lab_result result = lab_explore(&program, &o);
     (void)snprintf(name, sizeof name, "%s", script->name);
     tally_add(tally, &result, !result.failed, mode, name, "");
@@ -559,7 +650,7 @@ void programs_run(struct tally *tally, enum effort effort, const char *only) {
                 if (tally->stop && tally->failed) return;
                 if (tally->modes && !mode_in(tally->modes, modes[m])) continue;
                 if (only && !strstr(scripts[i].name, only)) continue;
-                if (scripts[i].nature == SC_ONLY && weak) continue;
+                if (scripts[i].nature & SC_ONLY && weak) continue;
                 if (strncmp(modes[m], "stop", 4) == 0 &&
                     !may_stop(&scripts[i], (unsigned)(modes[m][4] - '0'), program_of(&scripts[i]).threads))
                     continue;
@@ -576,6 +667,7 @@ int programs_replay(const char *name, const char *mode, const char *schedule) {
         struct lab_program program = program_of(&scripts[i]);
         if (strcmp(scripts[i].name, name) != 0) continue;
         struct lab_options o = mode_options(mode, program.threads, SHORT);
+        if (scripts[i].nature & DEEP) o.deviations++;
         struct lab_result result = lab_replay(&program, &o, schedule);
         printf("%s\n", result.failed ? result.reason : "no failure");
         return result.failed;
@@ -588,7 +680,7 @@ int programs_bytes(const uint8_t *bytes, size_t count) {
     if (count < 2) return 0;
     struct lab_program program = program_of(&scripts[bytes[0] % SCRIPTS]);
     struct lab_options o = {.stop_thread = -1, .bytes = bytes + 2, .byte_count = count - 2};
-    o.weak = bytes[1] & 1 && scripts[bytes[0] % SCRIPTS].nature != SC_ONLY;
+    o.weak = bytes[1] & 1 && !(scripts[bytes[0] % SCRIPTS].nature & SC_ONLY);
     o.fail_memory = bytes[1] & 2;
     struct lab_result result = lab_explore(&program, &o);
     if (result.failed) fprintf(stderr, "%s: %s\n", program.name, result.reason);
