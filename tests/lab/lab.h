@@ -6,8 +6,8 @@
  * An execution is a sequence of choices: 0 is the ordinary one (the running thread goes on, a load reads the newest
  * value, memory is there), any other is a deviation. Exploration is depth-first over all choice sequences with at
  * most `deviations` deviations (bounded preemption, Musuvathi and Qadeer, PLDI 2007). Only steps on locations that
- * two threads use are points of choice. A failing execution is named by its deviations alone, "17:1,43:2", and
- * shrunk to as few as still fail.
+ * two threads use are points of choice. A failing execution, however it was found, is named by its deviations alone,
+ * "17p1,43r2" (number of the step; next, stop, preempt, memory, turn, read; which), and shrunk to as few as still fail.
  *
  * Memory model: C11 release and acquire by views (as RC11; no load buffering). Each location has a modification
  * order; a load may read any message not older than the thread's view of the location; a store may enter the order
@@ -50,6 +50,7 @@ void lab_free(void *memory);
 void lab_park(uint32_t *word, uint32_t ticket, uint64_t deadline);
 void lab_wake(uint32_t *word);
 void lab_relax(void);
+void lab_give(void); /* any thread may go on, for free */
 uint64_t lab_now(void);
 
 /* RCU as a host gives it (lab_port.h): a callback runs after all sections that were open when it was queued, in the
@@ -94,6 +95,7 @@ struct lab_program {
     void (*setup)(const void *data);             /* alone, before the threads */
     void (*body)(const void *data, unsigned me); /* of each thread */
     void (*finish)(const void *data);            /* alone, after them; leaks are counted after it */
+    void (*stopped)(const void *data);           /* alone, instead of finish, if a thread stopped; may be NULL */
     void (*dump)(void);                          /* shows the state after a failure; may be NULL */
     bool may_sleep;                              /* a thread that is left asleep is no failure (litmus of futexes) */
 };
@@ -115,16 +117,18 @@ struct lab_result {
     unsigned long schedules, steps, stale_reads, points;
     bool complete; /* explored to the end of the bound */
     bool failed;
+    bool misfit;         /* a replay's schedule has deviations that did not come */
+    unsigned deviations; /* the bound; 0: random */
     char reason[256];
-    char schedule[512]; /* deviations of the failing execution, shrunk */
+    char schedule[4096]; /* deviations of the failing execution, shrunk */
 };
 
 /* Explores; prints nothing. The same program and options give the same result. */
 struct lab_result lab_explore(const struct lab_program *program, const struct lab_options *options);
 
-/* Runs one execution with the given deviations and prints each step, and the state at its end. */
+/* Runs one execution with the given deviations; `say`: prints each step, and the state at its end. */
 struct lab_result lab_replay(const struct lab_program *program, const struct lab_options *options,
-                             const char *schedule);
+                             const char *schedule, bool say);
 
 /* Of the running or last execution: the value that a location has at its end. */
 uint64_t lab_newest(const void *address, unsigned size);

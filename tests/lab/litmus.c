@@ -245,7 +245,7 @@ void litmus_run(struct tally *tally) {
     const struct lab_options options = {.weak = true, .deviations = 6, .stop_thread = -1};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         const struct shape *s = &shapes[i];
-        struct lab_program p = {s->name, s->threads, s->orders, setup, s->body, s->finish, NULL, false};
+        struct lab_program p = {s->name, s->threads, s->orders, setup, s->body, s->finish, NULL, NULL, false};
         memset(outcomes, 0, sizeof outcomes);
         struct lab_result result = lab_explore(&p, &options);
         bool seen = outcomes[s->outcome] != 0;
@@ -254,7 +254,7 @@ void litmus_run(struct tally *tally) {
     }
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
         const struct fault *f = &faults[i];
-        struct lab_program p = {f->name, 2, f->orders, setup, f->body, finish, NULL, false};
+        struct lab_program p = {f->name, 2, f->orders, setup, f->body, finish, NULL, NULL, false};
         struct lab_result result = lab_explore(&p, &options), again;
         bool good = f->report ? result.failed && strstr(result.reason, f->report) : !result.failed && result.complete;
         if (result.failed) { /* the schedule that it names fails in the same way */
