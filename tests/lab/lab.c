@@ -324,7 +324,7 @@ static void step(const void *address, bool write) {
         if (!shared[at] && written_by[at] && (touched_by[at] & (touched_by[at] - 1))) shared_grew = true;
     }
     bool matters = address && (shared[at] || replaying);
-    if (options.stop_thread == (int)running && !stopped_one && (!address || matters) && choose(STOP, 2, 1, 2)) {
+    if (options.stop_thread == (int)running && !stopped_one && (!address || matters) && choose(STOP, 2, 2, 2)) {
         stopped_one = true;
         SAY("stops for ever");
         fibers[running].state = STOPPED;
@@ -449,7 +449,7 @@ void *lab_malloc(size_t bytes) {
     size_t size = (bytes + 15) / 16 * 16, room = part == LAB_THREADS ? ARENA - (size_t)LAB_THREADS * PART : PART;
     unsigned char *at = arena + (size_t)part * PART + part_used[part];
     step(NULL, false);
-    if (options.fail_memory && choose(MEMORY, 2, 1, 2)) {
+    if (options.fail_memory && choose(MEMORY, 2, 2, 2)) {
         SAY("malloc of %zu bytes fails", bytes);
         refusals[running]++;
         return NULL;

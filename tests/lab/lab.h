@@ -5,7 +5,8 @@
  *
  * An execution is a sequence of choices: 0 is the ordinary one (the running thread goes on, a load reads the newest
  * value, memory is there), any other is a deviation. Exploration is depth-first over all choice sequences with at
- * most `deviations` deviations (bounded preemption, Musuvathi and Qadeer, PLDI 2007). Only steps on locations that
+ * most `deviations` deviations (bounded preemption, Musuvathi and Qadeer, PLDI 2007); a stop and refused memory, where
+ * the mode has them, do not count. Only steps on locations that
  * two threads use are points of choice. A failing execution, however it was found, is named by its deviations alone,
  * "17p1,43r2" (number of the step; next, stop, preempt, memory, turn, read; which), and shrunk to as few as still fail.
  *

@@ -64,7 +64,7 @@ enum {
     SC_ONLY = 1,   /* a shape that C11 release and acquire alone does not order (store buffering over two nodes) */
     STRANGERS = 2, /* no thread wants what another holds: each must finish if another stops for ever */
     WARM = 4,      /* each thread used the domain before: it has a record, so the program is shorter */
-    DEEP = 8,      /* small: one deviation more */
+    DEEP = 8,      /* worth more time */
 };
 
 struct script {
@@ -158,6 +158,38 @@ static const struct script scripts[] = {
     {"grace: who frees had not looked", {I(1, 2, 1, 1), I(3, 4, 1, 1)}, {{U(1, 2), U(3, 4)}, {R}, {Q(1)}}, ORDINARY},
     {"grace: a locker of two, an unmap of one", {I(1, 2, 1, 1), I(2, 3, 1, 1)}, {{T(1, 3)}, {U(1, 2), R}}, ORDINARY},
     {"grace: three threads", {I(1, 2, 1, 1), I(3, 4, 1, 1)}, {{U(1, 2), R}, {U(3, 4), R}, {Q(1), Q(3)}}, ORDINARY},
+    {"section: two nodes, one commit", {I(1, 2, 1, 1), I(2, 3, 1, 2)}, {{P(1, 3, 2, 2)}, {E, Q(1), Q(2), Q(1), L}}, ORDINARY},
+    {"section: unmapped amid it", {I(1, 2, 1, 1), I(2, 3, 1, 2)}, {{U(1, 2), U(2, 3), R}, {E, Q(1), Q(2), L}}, WARM},
+    {"section: a scan over what goes",
+     {I(1, 2, 1, 1), I(3, 4, 2, 2), I(5, 6, 3, 1)},
+     {{U(3, 4), U(5, 6)}, {E, N(0), F, F, L}},
+     WARM},
+    {"section: a scan over what is replaced",
+     {I(1, 2, 1, 2), I(2, 5, 2, 1)},
+     {{M(1, 3, 3, 1), R}, {E, N(0), F, F, L}},
+     WARM},
+    {"synchronize: value unmapped, then written", {I(1, 2, 1, 1)}, {{Z(1, 2)}, {E, Q(1), L}}, WARM | DEEP},
+    {"synchronize: two readers", {I(1, 2, 1, 1), I(3, 4, 1, 2)}, {{Z(1, 4)}, {E, Q(3), L}, {E, N(0), F, L}}, WARM},
+    {"synchronize: two at once", {I(1, 2, 1, 1), I(3, 4, 1, 1)}, {{Z(1, 2)}, {Z(3, 4)}, {E, Q(1), Q(3), L}}, WARM},
+    {"synchronize: newcomers", {I(1, 2, 1, 1)}, {{Z(1, 2)}, {E, Q(1), L}, {R}}, ORDINARY},
+    {"by value: insert, map, query", {I(2, 4, 1, 0)}, {{I(0, 2, 2, 0), M(1, 3, 3, 0)}, {M(2, 4, 4, 0), Q(2)}}, ORDINARY},
+    {"by value: alloc and insert", {I(0, 1, 1, 0), I(3, 4, 1, 0)}, {{A(1, 4, 2, 0)}, {I(2, 3, 3, 0)}}, ORDINARY},
+    {"exclusion: three on one gap", {{0}}, {{X(1, 2)}, {X(1, 2)}, {X(3, 4)}}, WARM | DEEP},
+    {"exclusion: three on one node", {I(1, 3, 1, 1)}, {{X(1, 2)}, {X(2, 3)}, {X(0, 4)}}, WARM},
+    {"exclusion: holders and a new node", {I(1, 2, 1, 2)}, {{X(3, 4)}, {I(3, 4, 2, 2)}, {X(1, 2), X(5, 6)}}, WARM},
+    {"exclusion: holders and an unmap", {I(1, 2, 1, 2), I(2, 3, 1, 1)}, {{X(1, 3)}, {U(1, 2)}, {T(2, 3), W(0, 1)}}, WARM},
+    {"a try-lock of strangers",
+     {I(0, 1, 1, 1), I(2, 3, 1, 2), I(4, 5, 1, 1), I(6, 7, 1, 2)},
+     {{T(0, 1), T(1, 2)}, {M(6, 7, 2, 1), T(6, 8)}},
+     STRANGERS},
+    {"a helper meets a node that it does not know",
+     {I(1, 2, 1, 2)},
+     {{U(1, 2)}, {I(3, 4, 2, 2)}, {I(0, 1, 3, 2)}},
+     WARM | DEEP},
+    {"the hole that moves twice",
+     {I(0, 1, 1, 1), I(1, 2, 1, 1)},
+     {{A(1, 3, 2, 1)}, {U(0, 1), I(2, 3, 3, 1), G, U(2, 3), I(0, 1, 3, 1), G, U(0, 1), I(2, 3, 3, 1)}},
+     WARM},
     {"domain: one drops and frees, one advances", {{0}}, {{Drop(0), Drop(1)}, {Sync}, {Look(0)}}, WARM | DEEP},
     {"domain: one drops, one advances and frees", {{0}}, {{Drop(0)}, {R}, {Look(0)}}, WARM | DEEP},
     {"domain: a late look", {{0}}, {{Drop(0)}, {R, Look(0)}}, WARM | DEEP},
@@ -779,24 +811,46 @@ static struct lab_program program_of(const struct script *script) {
 static const char *const mode_names[] = {"sc", "pctweak", "weak", "pct", "memory", "stop0", "stop1", "stop2"};
 enum { MODES = sizeof mode_names / sizeof mode_names[0] };
 
-static struct lab_options mode_options(const char *mode, const struct script *script, unsigned threads,
-                                       enum effort effort) {
-    struct lab_options o = {.stop_thread = -1, .seed = 1};
-    bool more = effort != SHORT;
-    o.deviations = (threads == 2 ? 2 : 1) + more + (script->nature & DEEP ? 1 : 0);
-    o.schedules = effort == SHORT ? 20000 : 400000;
+/* `schedules`: what it may cost, about. */
+static struct lab_options mode_options(const char *mode, const struct script *script, enum effort effort) {
+    struct lab_options o = {.stop_thread = -1, .seed = 1, .deviations = 1};
+    o.schedules = effort == SHORT ? 9000 : 60000;
+    if (script->nature & DEEP) o.schedules *= effort == SHORT ? 1 : 8;
     o.weak = strstr(mode, "weak") != NULL;
     if (strcmp(mode, "memory") == 0) {
         o.fail_memory = true;
-        o.deviations = 2 + more;
+        o.schedules /= 6;
     } else if (strncmp(mode, "stop", 4) == 0) {
         o.stop_thread = mode[4] - '0';
-        o.deviations = 2 + more;
+        o.schedules /= 6;
     } else if (strncmp(mode, "pct", 3) == 0) {
         o.pct_depth = 3;
-        o.schedules = effort == SHORT ? 300 : 20000;
+        o.schedules = effort == SHORT ? 300 : 10000;
     }
     return o;
+}
+
+/* Explores with one deviation more each time, as long as the cost allows. */
+static struct lab_result deepen(const struct lab_program *program, struct lab_options o) {
+    unsigned long cost = o.schedules, before = 1;
+    struct lab_result all = {0};
+    if (!o.pct_depth) o.schedules *= 4;
+    for (;; o.deviations++) {
+        struct lab_result r = lab_explore(program, &o);
+        r.schedules += all.schedules;
+        r.steps += all.steps;
+        r.points += all.points;
+        if (!r.complete && !r.failed && all.complete) { /* that was too much */
+            r.complete = true;
+            r.deviations = all.deviations;
+            return r;
+        }
+        unsigned long now = r.schedules - all.schedules;
+        if (!r.complete || r.failed || now == before || now / before * now / (o.deviations + 1) * o.deviations > cost)
+            return r;
+        before = now;
+        all = r;
+    }
 }
 
 /* Must the others finish when this thread stops for ever? Readers always, writers where nobody
@@ -811,9 +865,9 @@ static bool may_stop(const struct script *script, unsigned thread, unsigned thre
 static void run_mode(struct tally *tally, const struct script *script, const char *mode, enum effort effort,
                      uint64_t seed) {
     struct lab_program program = program_of(script);
-    struct lab_options o = mode_options(mode, script, program.threads, effort);
+    struct lab_options o = mode_options(mode, script, effort);
     o.seed = seed;
-    struct lab_result result = lab_explore(&program, &o);
+    struct lab_result result = deepen(&program, o);
     tally_add(tally, &result, !result.failed, mode, script->name, "");
     if (result.failed)
         printf("     lab --replay \"%s\" --mode %s --schedule %s\n", script->name, mode,
@@ -860,7 +914,7 @@ int programs_replay(const char *name, const char *mode, const char *schedule) {
     for (size_t i = 0; i < SCRIPTS; i++) {
         struct lab_program program = program_of(&scripts[i]);
         if (strcmp(scripts[i].name, name) != 0) continue;
-        struct lab_options o = mode_options(mode, &scripts[i], program.threads, SHORT);
+        struct lab_options o = mode_options(mode, &scripts[i], SHORT);
         struct lab_result result = lab_replay(&program, &o, schedule, true);
         if (result.failed) printf("%s\n", result.reason);
         else if (!result.misfit) printf("no failure\n");
