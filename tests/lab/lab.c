@@ -54,6 +54,7 @@ struct fiber {
     struct view view;
     uint32_t clock[LAB_THREADS];
     unsigned priority; /* PCT */
+    struct lab_mark *mark; /* to be set at the next step */
     unsigned char tls[64];
 };
 
@@ -331,6 +332,8 @@ static void step(const void *address, bool write) {
         give_up();
     }
     if (matters) maybe_preempt();
+    if (fibers[running].mark) *fibers[running].mark = lab_mark();
+    fibers[running].mark = NULL;
 }
 
 /* The thread waits for others: in turn, so that nobody is passed over for ever; another order costs a deviation. */
@@ -657,6 +660,11 @@ void lab_fence_sc(void) {
     join_view(&sc_view, &fibers[running].view);
 }
 
+void lab_mark_at_step(struct lab_mark *mark) {
+    if (mark) *mark = lab_mark();
+    fibers[running].mark = mark;
+}
+
 struct lab_mark lab_mark(void) {
     struct lab_mark mark;
     mark.step = ++marks;
@@ -845,6 +853,7 @@ static void reset(void) {
         f->begun = false;
         f->state = READY;
         f->priority = 0;
+        f->mark = NULL;
     }
 }
 

@@ -80,6 +80,7 @@ struct lab_mark {
     unsigned thread;
 };
 struct lab_mark lab_mark(void);
+void lab_mark_at_step(struct lab_mark *mark); /* as late as can be: after whatever comes in before the next step */
 bool lab_before(const struct lab_mark *end, const struct lab_mark *begin);
 unsigned lab_thread(void);
 unsigned lab_refusals(void); /* allocations of the running thread that were made to fail so far */

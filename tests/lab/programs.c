@@ -183,8 +183,8 @@ static const struct script scripts[] = {
      {{T(0, 1), T(1, 2)}, {M(6, 7, 2, 1), T(6, 8)}},
      STRANGERS},
     {"a helper meets a node that it does not know",
-     {I(1, 2, 1, 2)},
-     {{U(1, 2)}, {I(3, 4, 2, 2)}, {I(0, 1, 3, 2)}},
+     {I(2, 3, 1, 1), I(3, 4, 1, 2)},
+     {{U(3, 4)}, {I(5, 6, 2, 2)}, {I(0, 1, 3, 2)}},
      WARM | DEEP},
     {"the hole that moves twice",
      {I(0, 1, 1, 1), I(1, 2, 1, 1)},
@@ -714,8 +714,9 @@ static void script_body(const void *data, unsigned me) {
         *call = (struct call){.op = op};
         unsigned before = lab_refusals();
         begun[me] = true;
-        call->began = lab_mark();
+        lab_mark_at_step(&call->began);
         call->result = run_op(op, call);
+        lab_mark_at_step(NULL);
         call->ended = lab_mark();
         call->refused = lab_refusals() != before;
         begun[me] = false;
