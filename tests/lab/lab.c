@@ -780,7 +780,7 @@ void lab_rcu_synchronize(void) {
     rcu_learn(&rcu_ended);
 }
 
-static bool others_are_done(void) {
+bool lab_others_done(void) {
     for (unsigned t = 0; t < thread_count; t++)
         if (t != running && fibers[t].state != DONE && fibers[t].state != STOPPED) return false;
     return true;
@@ -790,7 +790,7 @@ void lab_rcu_thread(void) {
     for (;;) {
         step(&callback_place[0], true);
         if (run_due_callback()) continue;
-        if ((callback_first == callback_end || stopped_one) && others_are_done())
+        if ((callback_first == callback_end || stopped_one) && lab_others_done())
             return; /* a section may last for ever */
         lab_relax();
     }

@@ -64,6 +64,7 @@ void lab_rcu_call(struct lab_rcu_head *head, void (*fn)(struct lab_rcu_head *hea
 void lab_rcu_barrier(void);
 void lab_rcu_synchronize(void);
 void lab_rcu_thread(void); /* until all others are done and nothing is queued */
+bool lab_others_done(void);
 
 /* Fails the execution at once, with a reason. */
 void lab_fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));

@@ -4,6 +4,7 @@
 
 #include <getopt.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -47,6 +48,7 @@ static void usage(FILE *to) {
         "               pctweak  the same in weak memory\n"
         "               memory   as sc; each allocation may fail\n"
         "               stopN    as sc; thread N may stop for ever at any step, the others must finish\n"
+        "  --cost N     bounds grow for each program until about N schedules were run; 9000, or 60000 with --long\n"
         "  --stop       end at the first failure\n"
         "  --no-litmus  without the lab's own tests (litmus shapes, planted faults)\n"
         "  --quiet, -q  print failures and sums only\n"
@@ -70,7 +72,7 @@ static int wrong(const char *what, const char *word) {
 int main(int argc, char **argv) {
     static const struct option longs[] = {
         {"short", 0, NULL, 's'},     {"long", 0, NULL, 'l'},     {"endless", 0, NULL, 'e'}, {"only", 1, NULL, 'o'},
-        {"quiet", 0, NULL, 'q'},     {"replay", 1, NULL, 'r'},   {"mode", 1, NULL, 'm'},    {"list", 0, NULL, 'L'},
+        {"quiet", 0, NULL, 'q'}, {"cost", 1, NULL, 'C'},     {"replay", 1, NULL, 'r'},   {"mode", 1, NULL, 'm'},    {"list", 0, NULL, 'L'},
         {"no-litmus", 0, NULL, 'n'}, {"schedule", 1, NULL, 'c'}, {"modes", 1, NULL, 'M'},   {"stop", 0, NULL, 'S'},
         {"help", 0, NULL, 'h'},      {NULL, 0, NULL, 0}};
     struct tally tally = {0};
@@ -89,6 +91,7 @@ int main(int argc, char **argv) {
         case 'm': mode = optarg; break;
         case 'c': schedule = optarg; break;
         case 'n': litmus = false; break;
+        case 'C': tally.cost = strtoul(optarg, NULL, 10); break;
         case 'M': tally.modes = optarg; break;
         case 'S': tally.stop = true; break;
         case 'L': programs_list(); return 0;

@@ -9,7 +9,10 @@
 
 #if defined(LAB_HOST)
 #define IVSKIP_RCU    HOST
-#define IVSKIP_CONFIG "lab_port.h"
+#ifndef LAB_PORT
+#define LAB_PORT "lab_port.h"
+#endif
+#define IVSKIP_CONFIG LAB_PORT
 #endif
 #include "ivskip.h"
 
@@ -17,11 +20,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifndef LAB_PORT_THREAD
+#define LAB_PORT_THREAD() lab_rcu_thread()
+#endif
+
 extern struct ivs_map *subject_map;
 
 #define KINDS(K)                                                                                                       \
     K(NONE) K(MAP) K(UNMAP) K(INSERT) K(ALLOC) K(QUERY) K(NEXT) K(FOLLOW) K(ENTER) K(LEAVE) K(SWAP) K(PAIR) K(VALUE)    \
-    K(TRYLOCK) K(TIMED) K(HOLD) K(GONE) K(DEFER) K(RECLAIM) K(BARRIER) K(LOOK) K(DROP) K(TAKE) K(SYNCHRONIZE) K(GIVE)
+    K(TRYLOCK) K(TIMED) K(HOLD) K(GONE) K(DEFER) K(RECLAIM) K(BARRIER) K(LOOK) K(LINGER) K(DROP) K(TAKE) K(SYNCHRONIZE) K(GIVE)
 #define KIND_(k) k,
 enum kind { KINDS(KIND_) };
 
@@ -54,6 +61,7 @@ struct op {
 #define B                 {BARRIER, 0, 0, 0, 0}   /* what was deferred before must have run */
 /* The domain alone, without the map: two slots of the board lead to plain memory. */
 #define Look(slot)        {LOOK, slot, 0, 0, 0}   /* a read section: read the slot, and what it leads to */
+#define Linger(slot)      {LINGER, slot, 0, 0, 0} /* the same; others may go on, for free, before it ends */
 #define Drop(slot)        {DROP, slot, 0, 0, 0}   /* clear the slot, defer the end of what it led to */
 #define Take(slot)        {TAKE, slot, 0, 0, 0}   /* clear the slot, synchronize, end it */
 #define Sync              {SYNCHRONIZE, 0, 0, 0, 0}
@@ -197,6 +205,9 @@ static const struct script scripts[] = {
     {"domain: a tag in a hurry", {{0}}, {{Drop(0)}, {Sync}, {Look(0), Look(0)}}, WARM | DEEP},
     {"domain: one takes, one advances", {{0}}, {{Take(0)}, {Sync}, {Look(0)}}, WARM | DEEP},
     {"domain: two take", {{0}}, {{Take(0)}, {Take(1)}, {Look(0), Look(1)}}, WARM | DEEP},
+    {"domain: one advance, a reader, a drop", {{0}}, {{Drop(0)}, {E, R, L, G, R}, {Linger(0)}}, WARM},
+    {"domain: one advance, a reader, a take", {{0}}, {{Take(0)}, {E, R, L, G, R}, {Linger(0)}}, WARM},
+    {"barrier: who deferred has left", {{0}}, {{D}, {B}, {E, L}}, ORDINARY},
     {"domain: newcomers", {{0}}, {{Take(0)}, {R}, {Look(0)}}, ORDINARY},
     {"domain: newcomer looks", {{0}}, {{Drop(0), R}, {Look(0)}}, DEEP},
     {"store buffering over two nodes", {I(8, 9, 1, 1)}, {{I(1, 2, 2, 1), Q(5)}, {I(5, 6, 3, 1), Q(1)}}, SC_ONLY},
@@ -430,9 +441,10 @@ static void thing_ends(struct ivs_defer *defer) {
     lab_free(defer);
 }
 
-static void look(unsigned slot) {
+static void look(unsigned slot, bool linger) {
     ivs_map_read_enter(subject_map);
     struct thing *thing = (struct thing *)(uintptr_t)lab_load(&board[slot], 8, LAB_ACQUIRE);
+    if (linger) lab_give();
     if (thing) lab_plain(&thing->value, 8, false);
     ivs_map_read_exit(subject_map);
 }
@@ -511,7 +523,8 @@ static long run_op(const struct op *op, struct call *call) {
     case GONE: return do_gone(op);
     case DEFER: return do_defer();
     case BARRIER: return do_barrier();
-    case LOOK: look(op->a); return 0;
+    case LOOK:
+    case LINGER: look(op->a, op->kind == LINGER); return 0;
     case DROP:
     case TAKE: drop(op->a, op->kind == TAKE); return 0;
     case SYNCHRONIZE: return ivs_domain_synchronize(domain);
@@ -705,7 +718,7 @@ static void script_body(const void *data, unsigned me) {
     const struct script *script = data;
 #if defined(LAB_HOST)
     if (me == 3 || !script->t[me][0].kind) {
-        lab_rcu_thread();
+        LAB_PORT_THREAD();
         return;
     }
 #endif
@@ -814,7 +827,7 @@ enum { MODES = sizeof mode_names / sizeof mode_names[0] };
 
 /* `schedules`: what it may cost, about. */
 static struct lab_options mode_options(const char *mode, const struct script *script, enum effort effort) {
-    struct lab_options o = {.stop_thread = -1, .seed = 1, .deviations = 1};
+    struct lab_options o = {.stop_thread = -1, .seed = 1, .deviations = 0};
     o.schedules = effort == SHORT ? 9000 : 60000;
     if (script->nature & DEEP) o.schedules *= effort == SHORT ? 1 : 8;
     o.weak = strstr(mode, "weak") != NULL;
@@ -833,7 +846,7 @@ static struct lab_options mode_options(const char *mode, const struct script *sc
 
 /* Explores with one deviation more each time, as long as the cost allows. */
 static struct lab_result deepen(const struct lab_program *program, struct lab_options o) {
-    unsigned long cost = o.schedules, before = 1;
+    unsigned long cost = o.schedules, before = 0;
     struct lab_result all = {0};
     if (!o.pct_depth) o.schedules *= 4;
     for (;; o.deviations++) {
@@ -847,7 +860,8 @@ static struct lab_result deepen(const struct lab_program *program, struct lab_op
             return r;
         }
         unsigned long now = r.schedules - all.schedules;
-        if (!r.complete || r.failed || now == before || now / before * now / (o.deviations + 1) * o.deviations > cost)
+        if (!r.complete || r.failed || now == before) return r;
+        if (before && (double)now * (double)now / (double)before * o.deviations / (o.deviations + 1) > (double)cost)
             return r;
         before = now;
         all = r;
@@ -859,7 +873,7 @@ static struct lab_result deepen(const struct lab_program *program, struct lab_op
 static bool may_stop(const struct script *script, unsigned thread, unsigned threads) {
     for (unsigned t = 0; t < threads && t < 3; t++)
         for (const struct op *op = script->t[t]; t != thread && !(script->nature & STRANGERS) && op->kind; op++)
-            if (op->kind != QUERY && op->kind != NEXT && op->kind != LOOK) return false;
+            if (op->kind != QUERY && op->kind != NEXT && op->kind != LOOK && op->kind != LINGER) return false;
     return thread < threads;
 }
 
@@ -868,6 +882,7 @@ static void run_mode(struct tally *tally, const struct script *script, const cha
     struct lab_program program = program_of(script);
     struct lab_options o = mode_options(mode, script, effort);
     o.seed = seed;
+    if (tally->cost) o.schedules = tally->cost;
     struct lab_result result = deepen(&program, o);
     tally_add(tally, &result, !result.failed, mode, script->name, "");
     if (result.failed)

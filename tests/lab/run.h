@@ -10,6 +10,7 @@ struct tally {
     unsigned long schedules, steps, states;
     bool quiet, stop;  /* say failures only; end at the first */
     const char *modes; /* NULL: all */
+    unsigned long cost; /* schedules for a program in a mode, about; 0: as the effort says */
 };
 
 /* Notes one program's result and prints a line for it. */
