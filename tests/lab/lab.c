@@ -15,8 +15,8 @@ enum {
     STACK = 1 << 16,       /* of a fiber */
     LOCATIONS = 2048,      /* atomic locations of one execution */
     MESSAGES = 16384,      /* stores of one execution */
-    CHOICES = 8192,        /* points of choice of one execution */
     STEP_LIMIT = 20000,    /* of one execution: no progress */
+    CHOICES = 2 * STEP_LIMIT, /* points of choice of one execution */
     GAP = 1 << 12,         /* between time stamps of neighbouring messages */
     MAIN = LAB_THREADS - 1 /* setup and finish run as this thread, whose body may run too */
 };
@@ -54,6 +54,7 @@ struct fiber {
     struct view view;
     uint32_t clock[LAB_THREADS];
     unsigned priority; /* PCT */
+    struct lab_mark *mark; /* to be set at the next step */
     unsigned char tls[64];
 };
 
@@ -65,9 +66,13 @@ struct shadow {
     uint32_t plain_write, plain_read[LAB_THREADS], atomic_write[LAB_THREADS], atomic_read[LAB_THREADS];
 };
 
+/* Points of choice, in the order in which they come in a step. */
+enum point { NEXT, STOP, PREEMPT, MEMORY, TURN, READ, POINTS };
+static const char point_letters[POINTS + 1] = "nspmtr";
+
 struct choice {
-    uint16_t pick, options;
-    bool costs;
+    uint32_t key; /* POINTS * step + point: the same in a replay, which need not know what is shared */
+    uint16_t pick, options, gratis; /* picks below `gratis` cost no deviation */
 };
 
 static unsigned char arena[ARENA] __attribute__((aligned(4096)));
@@ -97,13 +102,15 @@ static struct lab_options options;
 static struct lab_result result;
 static struct choice choices[CHOICES];
 static unsigned choice_count, choice_at;                     /* recorded; position in this execution */
+static struct choice deviations[CHOICES];                    /* to replay */
+static unsigned deviation_count, deviation_at;
+static bool replaying, misfit; /* a deviation did not come, or had no such option */
 static uint8_t touched_by[ARENA / 4], written_by[ARENA / 4]; /* threads, all executions */
 static bool shared[ARENA / 4], shared_grew;
 static uint64_t random_state;
 static uint64_t change_at[16];
 static unsigned changes;
 static bool trace;
-static unsigned replay_at[64], replay_pick[64], replay_count;
 static bool stopped_one;
 static unsigned refusals[LAB_THREADS]; /* allocations that were made to fail */
 static uint32_t *const callback_place =
@@ -117,6 +124,9 @@ static uint64_t random_next(void) {
     random_state ^= random_state << 17;
     return random_state * UINT64_C(0x2545f4914f6cdd1d);
 }
+
+/* The lab cannot go on: no verdict on the subject. */
+#define LIMIT(...) lab_fail("limit of the lab: " __VA_ARGS__)
 
 void lab_fail(const char *format, ...) {
     va_list list;
@@ -156,45 +166,47 @@ static const char *name_of(const void *address) {
 
 /* ---------------------------------------------------------------- choices */
 
-/* One of `n`; 0 is the ordinary one. `costs`: any other uses up a deviation. */
-static unsigned choose(unsigned n, bool costs) {
-    unsigned at = choice_at;
+/* The pick of a replay at this point. */
+static unsigned replayed(uint32_t key, unsigned n) {
+    while (deviation_at < deviation_count && deviations[deviation_at].key < key) {
+        misfit = true;
+        deviation_at++;
+    }
+    if (deviation_at == deviation_count || deviations[deviation_at].key != key) return 0;
+    misfit |= deviations[deviation_at].pick >= n;
+    return deviations[deviation_at++].pick % n;
+}
+
+/* One of `n`; 0 is the ordinary one; those from `gratis` on use up a deviation. In PCT `preset`, if it is not `n`. */
+static unsigned choose(enum point point, unsigned n, unsigned gratis, unsigned preset) {
+    struct choice *c = &choices[choice_at];
+    uint32_t key = (uint32_t)steps * POINTS + point;
+    unsigned pick = 0;
     if (n <= 1 || alone) return 0;
-    if (at >= CHOICES) lab_fail("more than %d points of choice", CHOICES);
-    choice_at++;
+    if (choice_at == CHOICES) LIMIT("more than %d points of choice", CHOICES);
     result.points++;
-    if (options.bytes) return at < options.byte_count ? options.bytes[at] % n : 0;
-    if (replay_count || trace) {
-        choices[at] = (struct choice){0, (uint16_t)n, costs};
-        choice_count = choice_at;
-        for (unsigned i = 0; i < replay_count; i++)
-            if (replay_at[i] == at) return choices[at].pick = (uint16_t)(replay_pick[i] % n);
-        return 0;
-    }
-    if (options.pct_depth) {
-        unsigned pick = costs && random_next() % 16 == 0 ? (unsigned)(random_next() % n) : 0;
-        if (!costs) pick = (unsigned)(random_next() % n);
-        choices[at] = (struct choice){(uint16_t)pick, (uint16_t)n, costs};
-        choice_count = choice_at;
-        return pick;
-    }
-    if (at == choice_count) choices[choice_count++] = (struct choice){0, (uint16_t)n, costs};
-    if (choices[at].options != n) lab_fail("not deterministic: %u options, then %u", choices[at].options, n);
-    return choices[at].pick;
+    if (replaying) pick = replayed(key, n);
+    else if (options.bytes) pick = choice_at < options.byte_count ? options.bytes[choice_at] % n : 0;
+    else if (options.pct_depth && preset < n) pick = preset;
+    else if (options.pct_depth) pick = gratis == n || random_next() % 16 == 0 ? (unsigned)(random_next() % n) : 0;
+    else if (choice_at < choice_count) pick = c->pick;
+    if (choice_at < choice_count && (c->options != n || c->key != key))
+        LIMIT("not deterministic: %u options, then %u", c->options, n);
+    *c = (struct choice){key, (uint16_t)pick, (uint16_t)n, (uint16_t)gratis};
+    if (++choice_at > choice_count) choice_count = choice_at;
+    return pick;
 }
 
 /* The next choice sequence in depth-first order within the bound; false: there is none. */
 static bool next_sequence(void) {
     unsigned spent = 0;
-    for (unsigned i = 0; i < choice_count; i++) spent += choices[i].pick && choices[i].costs;
-    while (choice_count) {
+    for (unsigned i = 0; i < choice_count; i++) spent += choices[i].pick >= choices[i].gratis;
+    for (; choice_count; choice_count--) {
         struct choice *last = &choices[choice_count - 1];
-        spent -= last->pick && last->costs;
-        if (last->pick + 1u < last->options && spent + last->costs <= options.deviations) {
-            last->pick++;
-            return true;
-        }
-        choice_count--;
+        spent -= last->pick >= last->gratis;
+        if (last->pick + 1u == last->options || spent + (last->pick + 1u >= last->gratis) > options.deviations) continue;
+        last->pick++;
+        return true;
     }
     return false;
 }
@@ -231,35 +243,58 @@ static unsigned list_enabled(unsigned *list) {
     return n;
 }
 
-static unsigned highest_priority(const unsigned *list, unsigned n) {
+/* Sleepers may be made to go on too: before anybody wakes them (a sleep may end early), and at their deadlines. */
+enum { EARLY = 16, TIMEOUT = 32, LIST = 3 * LAB_THREADS };
+
+static unsigned list_sleepers(unsigned *list, unsigned n, bool early) {
+    for (unsigned t = 0; t < thread_count; t++) {
+        if (t == running || fibers[t].state != ASLEEP) continue;
+        if (early) list[n++] = t | EARLY;
+        if (fibers[t].deadline != UINT64_MAX) list[n++] = t | TIMEOUT;
+    }
+    return n;
+}
+
+/* One of the list goes on. PCT: who has the highest priority of the first `awake`, or seldom a sleeper. */
+static void pick_thread(enum point point, const unsigned *list, unsigned n, unsigned awake, unsigned gratis) {
     unsigned best = 0;
-    for (unsigned i = 1; i < n; i++)
+    for (unsigned i = 1; i < awake && options.pct_depth; i++)
         if (fibers[list[i]].priority > fibers[list[best]].priority) best = i;
-    return list[best];
+    if (options.pct_depth && n > awake && random_next() % 32 == 0)
+        best = awake + (unsigned)(random_next() % (n - awake));
+    unsigned entry = list[choose(point, n, gratis, best)], t = entry % EARLY;
+    if (entry >= EARLY) {
+        SAY("t%u wakes %s", t, entry & EARLY ? "early" : "at its deadline");
+        if (entry & TIMEOUT && fibers[t].deadline > clock_now) clock_now = fibers[t].deadline;
+        fibers[t].state = READY;
+    }
+    switch_to(t);
 }
 
 /* The running thread cannot go on: somebody else must, for free. */
 static void give_up(void) {
-    unsigned list[LAB_THREADS], n = list_enabled(list);
-    if (n == 0) {
-        for (unsigned t = 0; t < thread_count; t++)
-            if (fibers[t].state == ASLEEP &&
-                fibers[t].deadline != UINT64_MAX) { /* time passes only where nothing else happens */
-                clock_now = fibers[t].deadline > clock_now ? fibers[t].deadline : clock_now;
-                fibers[t].state = READY;
-                switch_to(t);
-                return;
-            }
-        for (unsigned t = 0; t < thread_count; t++)
-            if (fibers[t].state == ASLEEP && !program->may_sleep) lab_fail("thread %u sleeps for ever", t);
-        _longjmp(explorer, 1);
+    unsigned list[LIST], awake = list_enabled(list), n;
+    steps++;
+    if (awake) {
+        n = list_sleepers(list, awake, true);
+        pick_thread(NEXT, list, n, awake, awake);
+        return;
     }
-    switch_to(options.pct_depth ? highest_priority(list, n) : list[choose(n, false)]);
+    n = list_sleepers(list, 0, false);
+    if (running < thread_count && fibers[running].state == ASLEEP && fibers[running].deadline != UINT64_MAX)
+        list[n++] = running | TIMEOUT;
+    if (n) {
+        pick_thread(NEXT, list, n, 0, n);
+        return;
+    }
+    for (unsigned t = 0; t < thread_count; t++)
+        if (fibers[t].state == ASLEEP && !program->may_sleep) lab_fail("thread %u sleeps for ever", t);
+    _longjmp(explorer, 1);
 }
 
 /* The running thread could go on: at the price of a deviation somebody else does. */
 static void maybe_preempt(void) {
-    unsigned list[LAB_THREADS], n = 1;
+    unsigned list[LIST], n = 1;
     for (unsigned i = 0; i < changes; i++)
         if (change_at[i] <= steps) {
             fibers[running].priority = i; /* below all initial ones */
@@ -268,8 +303,7 @@ static void maybe_preempt(void) {
     list[0] = running;
     for (unsigned t = 0; t < thread_count; t++)
         if (t != running && enabled(t)) list[n++] = t;
-    if (options.pct_depth) switch_to(highest_priority(list, n));
-    else switch_to(list[choose(n, true)]);
+    pick_thread(PREEMPT, list, list_sleepers(list, n, true), n, 1);
 }
 
 static void wake_yielded(void) {
@@ -290,13 +324,16 @@ static void step(const void *address, bool write) {
         if (write) written_by[at] |= (uint8_t)(1u << running);
         if (!shared[at] && written_by[at] && (touched_by[at] & (touched_by[at] - 1))) shared_grew = true;
     }
-    if (options.stop_thread == (int)running && !stopped_one && (!address || shared[at]) && choose(2, true)) {
+    bool matters = address && (shared[at] || replaying);
+    if (options.stop_thread == (int)running && !stopped_one && (!address || matters) && choose(STOP, 2, 2, 2)) {
         stopped_one = true;
         SAY("stops for ever");
         fibers[running].state = STOPPED;
         give_up();
     }
-    if (address && shared[at]) maybe_preempt();
+    if (matters) maybe_preempt();
+    if (fibers[running].mark) *fibers[running].mark = lab_mark();
+    fibers[running].mark = NULL;
 }
 
 /* The thread waits for others: in turn, so that nobody is passed over for ever; another order costs a deviation. */
@@ -311,9 +348,18 @@ void lab_relax(void) {
         if (list[i] > running) turn[k++] = list[i];
     for (unsigned i = 0; i < n; i++)
         if (list[i] <= running) turn[k++] = list[i];
-    if (n) switch_to(options.pct_depth ? highest_priority(turn, n) : turn[choose(n, true)]);
+    if (n) pick_thread(TURN, turn, n, n, 1);
     else give_up();
     fibers[running].state = READY;
+}
+
+void lab_give(void) {
+    unsigned list[LIST], n = 1;
+    step(NULL, false);
+    list[0] = running;
+    for (unsigned t = 0; t < thread_count && !alone; t++)
+        if (t != running && enabled(t)) list[n++] = t;
+    pick_thread(TURN, list, n, n, n);
 }
 
 void lab_park(uint32_t *word, uint32_t ticket, uint64_t deadline) {
@@ -406,12 +452,12 @@ void *lab_malloc(size_t bytes) {
     size_t size = (bytes + 15) / 16 * 16, room = part == LAB_THREADS ? ARENA - (size_t)LAB_THREADS * PART : PART;
     unsigned char *at = arena + (size_t)part * PART + part_used[part];
     step(NULL, false);
-    if (options.fail_memory && choose(2, true)) {
+    if (options.fail_memory && choose(MEMORY, 2, 2, 2)) {
         SAY("malloc of %zu bytes fails", bytes);
         refusals[running]++;
         return NULL;
     }
-    if (part_used[part] + size + 32 > room) lab_fail("the lab's memory is used up");
+    if (part_used[part] + size + 32 > room) LIMIT("its memory is used up");
     part_used[part] += size + 32;
     memcpy(at, &bytes, sizeof bytes);
     at += 16;
@@ -449,7 +495,7 @@ static uint64_t memory_at(const void *address, unsigned size) {
 }
 
 static struct message *message_make(void) {
-    if (message_count == MESSAGES) lab_fail("more than %d stores", MESSAGES);
+    if (message_count == MESSAGES) LIMIT("more than %d stores", MESSAGES);
     struct message *m = &messages[message_count++];
     memset(m, 0, sizeof *m);
     return m;
@@ -464,7 +510,7 @@ static struct location *location_at(const void *address, unsigned size) {
         if (l->size != size) lab_fail("an atomic word is accessed at two sizes, at %s", name_of(address));
         return l;
     }
-    if (location_count == LOCATIONS) lab_fail("more than %d locations", LOCATIONS);
+    if (location_count == LOCATIONS) LIMIT("more than %d locations", LOCATIONS);
     for (unsigned t = 0; t < LAB_THREADS; t++) fibers[t].view.at[location_count] = 0;
     sc_view.at[location_count] = 0;
     l = &locations[location_count++];
@@ -508,7 +554,7 @@ static void publish(void *address, struct location *l, struct message *before, u
     if (release) memcpy(m->clock, me->clock, sizeof m->clock);
     if (from) join_clock(m->clock, from->clock);
     if (options.weak && (release || (from && from->view))) {
-        if (view_count == view_room) lab_fail("more than %u views", view_room);
+        if (view_count == view_room) LIMIT("more than %u views", view_room);
         m->view = &views[view_count++];
         m->view->count = location_count;
         memset(m->view->at, 0, sizeof(uint32_t) * location_count);
@@ -532,6 +578,8 @@ static unsigned readable(struct location *l, struct message **list, bool skip_gl
     return n;
 }
 
+static unsigned choose_message(unsigned n) { return choose(READ, n, 1, n); }
+
 static void account(const void *address, unsigned size, bool write) {
     if (lab_account) lab_account(running, address, size, write);
     for (size_t i = 0; i < (alone ? 1 : size); i++) touch((const unsigned char *)address + i, false, write);
@@ -543,7 +591,7 @@ uint64_t lab_load(const void *address, unsigned size, enum lab_order order) {
     struct message *list[8];
     step(address, false);
     struct location *l = location_at(address, size);
-    unsigned pick = choose(readable(l, list, false), true);
+    unsigned pick = choose_message(readable(l, list, false));
     account(address, size, false);
     learn(l, list[pick], order);
     result.stale_reads += pick != 0;
@@ -556,7 +604,7 @@ void lab_store(void *address, unsigned size, uint64_t value, enum lab_order orde
     struct message *list[8];
     step(address, true);
     struct location *l = location_at(address, size);
-    unsigned pick = choose(readable(l, list, true), true);
+    unsigned pick = choose_message(readable(l, list, true));
     account(address, size, true);
     publish(address, l, list[pick], value, order, NULL);
     SAY("store %s %s = %llx%s", order_names[order], name_of(address), (unsigned long long)value,
@@ -568,7 +616,7 @@ uint64_t lab_rmw(void *address, unsigned size, enum lab_rmw op, uint64_t operand
     struct message *list[8];
     step(address, true);
     struct location *l = location_at(address, size);
-    struct message *m = list[choose(readable(l, list, true), true)];
+    struct message *m = list[choose_message(readable(l, list, true))];
     uint64_t old = m->value, mask = size == 8 ? UINT64_MAX : UINT32_MAX;
     uint64_t value = op == LAB_EXCHANGE ? operand
                      : op == LAB_ADD    ? old + operand
@@ -592,7 +640,7 @@ bool lab_cas(void *address, unsigned size, uint64_t *expected, uint64_t value, e
     n = readable(l, list, false);
     for (unsigned i = 0; i < n; i++) /* one that has the value must be taken, so it cannot be one that was taken */
         if (list[i]->value != *expected || !list[i]->glued) list[kept++] = list[i];
-    struct message *m = list[choose(kept, true)];
+    struct message *m = list[choose_message(kept)];
     bool done = m->value == *expected;
     account(address, size, done);
     learn(l, m, done ? order : failed);
@@ -610,6 +658,11 @@ void lab_fence_sc(void) {
     step(NULL, false);
     join_view(&fibers[running].view, &sc_view);
     join_view(&sc_view, &fibers[running].view);
+}
+
+void lab_mark_at_step(struct lab_mark *mark) {
+    if (mark) *mark = lab_mark();
+    fibers[running].mark = mark;
 }
 
 struct lab_mark lab_mark(void) {
@@ -685,7 +738,7 @@ static struct callback open_sections(void) {
 
 void lab_rcu_call(struct lab_rcu_head *head, void (*fn)(struct lab_rcu_head *head)) {
     step(&callback_place[0], true);
-    if (callback_end == CALLBACKS) lab_fail("more than %d callbacks", CALLBACKS);
+    if (callback_end == CALLBACKS) LIMIT("more than %d callbacks", CALLBACKS);
     struct callback *c = &callbacks[callback_end++];
     *c = open_sections();
     c->head = head;
@@ -727,7 +780,7 @@ void lab_rcu_synchronize(void) {
     rcu_learn(&rcu_ended);
 }
 
-static bool others_are_done(void) {
+bool lab_others_done(void) {
     for (unsigned t = 0; t < thread_count; t++)
         if (t != running && fibers[t].state != DONE && fibers[t].state != STOPPED) return false;
     return true;
@@ -737,13 +790,24 @@ void lab_rcu_thread(void) {
     for (;;) {
         step(&callback_place[0], true);
         if (run_due_callback()) continue;
-        if ((callback_first == callback_end || stopped_one) && others_are_done())
+        if ((callback_first == callback_end || stopped_one) && lab_others_done())
             return; /* a section may last for ever */
         lab_relax();
     }
 }
 
 /* ---------------------------------------------------------------- one execution */
+
+void lab_prepare(unsigned t, void (*fn)(void)) {
+    unsigned char kept[sizeof fibers[t].tls];
+    void *tls;
+    size_t bytes = subject_tls(&tls);
+    memcpy(kept, tls, bytes);
+    memcpy(tls, fibers[t].tls, bytes);
+    fn();
+    memcpy(fibers[t].tls, tls, bytes);
+    memcpy(tls, kept, bytes);
+}
 
 static void fiber_main(int t) {
     program->body(program->data, (unsigned)t);
@@ -768,7 +832,9 @@ static void reset(void) {
     }
     location_count = message_count = view_count = 0;
     blocks_live = 0;
-    choice_at = 0;
+    choice_at = deviation_at = 0;
+    if (replaying || options.bytes || options.pct_depth) choice_count = 0;
+    misfit = false;
     callback_first = callback_end = 0;
     memset(nesting, 0, sizeof nesting);
     memset(&rcu_queued, 0, sizeof rcu_queued);
@@ -787,6 +853,7 @@ static void reset(void) {
         f->begun = false;
         f->state = READY;
         f->priority = 0;
+        f->mark = NULL;
     }
 }
 
@@ -825,7 +892,8 @@ static bool execute(void) {
         subject_thread_exit();
         start_fibers();
         alone = false;
-        running = list_enabled(first) ? first[choose(thread_count, false)] : 0;
+        running = list_enabled(first) ? first[choose(NEXT, thread_count, thread_count, thread_count)] : 0;
+        memcpy(tls, fibers[running].tls, bytes);
         fibers[running].begun = true;
         setcontext(&fibers[running].first);
     }
@@ -838,6 +906,7 @@ static bool execute(void) {
                 join_view(&fibers[MAIN].view, &fibers[t].view);
                 join_clock(fibers[MAIN].clock, fibers[t].clock);
             }
+        if (stopped_one && program->stopped) program->stopped(program->data);
         if (!stopped_one) {
             program->finish(program->data);
             subject_thread_exit();
@@ -862,55 +931,68 @@ static bool learn_shared(void) {
     return grew;
 }
 
-static void describe_choices(char *text, size_t size) {
+/* The deviations of the last execution as text, "17p1,43r2": at step 17 preempted by the first of the others, at step
+ * 43 read the second to newest value. */
+static bool describe(char *text, size_t size) {
     size_t at = 0;
     text[0] = 0;
-    for (unsigned i = 0; i < choice_count && at + 16 < size; i++)
-        if (choices[i].pick) at += (size_t)snprintf(text + at, size - at, "%s%u:%u", at ? "," : "", i, choices[i].pick);
-}
-
-static bool parse_schedule(const char *schedule) {
-    replay_count = 0;
-    while (*schedule && replay_count < 64) {
-        char *end;
-        replay_at[replay_count] = (unsigned)strtoul(schedule, &end, 10);
-        if (end == schedule || *end != ':') return false;
-        schedule = end + 1;
-        replay_pick[replay_count++] = (unsigned)strtoul(schedule, &end, 10);
-        if (end == schedule) return false;
-        schedule = *end == ',' ? end + 1 : end;
+    for (unsigned i = 0; i < choice_count; i++) {
+        if (!choices[i].pick) continue;
+        if (at + 16 > size) return false;
+        at += (size_t)snprintf(text + at, size - at, "%s%u%c%u", at ? "," : "", choices[i].key / POINTS,
+                               point_letters[choices[i].key % POINTS], choices[i].pick);
     }
     return true;
 }
 
-/* Leaves out every deviation without which it still fails. */
-static void shrink(void) {
-    char best[sizeof result.reason];
-    describe_choices(result.schedule, sizeof result.schedule);
-    (void)parse_schedule(result.schedule);
-    memcpy(best, failure, sizeof best);
-    for (unsigned i = replay_count; i-- > 0;) {
-        unsigned at = replay_at[i], pick = replay_pick[i], n = replay_count;
-        if (n == 1) break; /* an empty list would mean an ordinary search */
-        memmove(&replay_at[i], &replay_at[i + 1], (n - i - 1) * sizeof *replay_at);
-        memmove(&replay_pick[i], &replay_pick[i + 1], (n - i - 1) * sizeof *replay_pick);
-        replay_count--;
-        if (execute()) {
-            memcpy(best, failure, sizeof best);
-            continue;
-        }
-        memmove(&replay_at[i + 1], &replay_at[i], (n - i - 1) * sizeof *replay_at);
-        memmove(&replay_pick[i + 1], &replay_pick[i], (n - i - 1) * sizeof *replay_pick);
-        replay_at[i] = at;
-        replay_pick[i] = pick;
-        replay_count = n;
+static bool parse(const char *text) {
+    deviation_count = 0;
+    while (*text) {
+        char *end;
+        unsigned long step_number = strtoul(text, &end, 10), pick;
+        const char *letter = *end ? strchr(point_letters, *end) : NULL;
+        if (*text < '0' || *text > '9' || !letter || end[1] < '0' || end[1] > '9') return false;
+        pick = strtoul(end + 1, &end, 10);
+        if ((*end && (*end != ',' || !end[1])) || step_number > STEP_LIMIT || !pick || pick > 255) return false;
+        uint32_t key = (uint32_t)step_number * POINTS + (uint32_t)(letter - point_letters);
+        if (deviation_count && key <= deviations[deviation_count - 1].key) return false;
+        if (deviation_count == CHOICES) return false;
+        deviations[deviation_count++] = (struct choice){.key = key, .pick = (uint16_t)pick};
+        text = *end ? end + 1 : end;
     }
-    size_t used = 0;
-    for (unsigned i = 0; i < replay_count; i++)
-        used += (size_t)snprintf(result.schedule + used, sizeof result.schedule - used, "%s%u:%u", i ? "," : "",
-                                 replay_at[i], replay_pick[i]);
-    memcpy(result.reason, best, sizeof result.reason);
-    replay_count = 0;
+    return true;
+}
+
+/* Leaves out every deviation without which it still fails, and names what is left. */
+static void shrink(void) {
+    static struct choice kept[CHOICES];
+    replaying = true;
+    deviation_count = 0;
+    for (unsigned i = 0; i < choice_count; i++)
+        if (choices[i].pick) deviations[deviation_count++] = choices[i];
+    if (!execute()) {
+        char found[sizeof failure];
+        memcpy(found, result.reason, sizeof found);
+        (void)snprintf(result.reason, sizeof result.reason, "limit of the lab: does not fail again: %.180s", found);
+        (void)describe(result.schedule, sizeof result.schedule);
+        return;
+    }
+    for (unsigned chunk = deviation_count / 2 + 1; chunk; chunk /= 2)
+        for (unsigned at = 0; at < deviation_count;) {
+            unsigned n = deviation_count, cut = chunk < n - at ? chunk : n - at;
+            memcpy(kept, deviations, n * sizeof *kept);
+            deviation_count -= cut;
+            memmove(&deviations[at], &deviations[at + cut], (n - at - cut) * sizeof *kept);
+            if (execute()) continue;
+            memcpy(deviations, kept, n * sizeof *kept);
+            deviation_count = n;
+            at += cut;
+        }
+    (void)execute();
+    memcpy(result.reason, failure, sizeof result.reason);
+    if (!describe(result.schedule, sizeof result.schedule))
+        (void)snprintf(result.schedule, sizeof result.schedule, "(too long to print)");
+    replaying = false;
 }
 
 static void prepare(const struct lab_program *p, const struct lab_options *o) {
@@ -920,8 +1002,8 @@ static void prepare(const struct lab_program *p, const struct lab_options *o) {
     memset(touched_by, 0, sizeof touched_by);
     memset(written_by, 0, sizeof written_by);
     memset(shared, 0, sizeof shared);
-    choice_count = replay_count = changes = 0;
-    trace = false;
+    choice_count = changes = 0;
+    trace = replaying = false;
     random_state = o->seed * UINT64_C(0x9e3779b97f4a7c15) | 1;
 }
 
@@ -932,7 +1014,6 @@ static bool search(void) {
             uint64_t length = steps > 16 ? steps : 200;
             changes = options.pct_depth - 1 < 16 ? options.pct_depth - 1 : 16;
             for (unsigned i = 0; i < changes; i++) change_at[i] = random_next() % length;
-            choice_count = 0;
         }
         if (execute()) return true;
         bool grew = learn_shared();
@@ -946,40 +1027,41 @@ static bool search(void) {
     return false;
 }
 
+/* An execution from bytes. Which places are shared is learned by running it until that is all known. */
+static bool execute_bytes(void) {
+    bool failed;
+    do failed = execute();
+    while (!failed && learn_shared());
+    return failed;
+}
+
 struct lab_result lab_explore(const struct lab_program *p, const struct lab_options *o) {
     prepare(p, o);
-    if (o->bytes) { /* which locations are shared is learned by an ordinary run */
-        options.bytes = NULL;
-        result.failed = execute();
-        (void)learn_shared();
-        options.bytes = o->bytes;
-        choice_count = 0;
-    }
-    if (!result.failed) result.failed = o->bytes ? execute() : search();
+    result.failed = o->bytes ? execute_bytes() : search();
+    result.deviations = o->pct_depth || o->bytes ? 0 : o->deviations;
     if (result.failed) {
         memcpy(result.reason, failure, sizeof result.reason);
-        if (o->pct_depth)
-            (void)snprintf(result.schedule, sizeof result.schedule, "random: seed %llu, run %lu",
-                           (unsigned long long)o->seed, result.schedules);
-        else if (!o->bytes && choice_count) shrink();
+        shrink();
     }
     return result;
 }
 
-struct lab_result lab_replay(const struct lab_program *p, const struct lab_options *o, const char *schedule) {
-    struct lab_result found = lab_explore(p, o); /* the same search learns the same points of choice */
-    if (!parse_schedule(schedule)) {
-        found.failed = true;
-        (void)snprintf(found.reason, sizeof found.reason, "not a schedule: %s", schedule);
-        return found;
+struct lab_result lab_replay(const struct lab_program *p, const struct lab_options *o, const char *schedule, bool say) {
+    prepare(p, o);
+    options.pct_depth = 0;
+    options.bytes = NULL;
+    replaying = true;
+    if (!parse(schedule)) {
+        result.misfit = true;
+        (void)snprintf(result.reason, sizeof result.reason, "not a schedule: %.200s", schedule);
+        return result;
     }
-    trace = true;
+    trace = say;
     result.failed = execute();
     trace = false;
     memcpy(result.reason, failure, sizeof result.reason);
-    if (p->dump) {
-        in_execution = false;
-        p->dump();
-    }
+    result.misfit = misfit || deviation_at != deviation_count;
+    if (say && p->dump) p->dump();
+    replaying = false;
     return result;
 }

@@ -5,9 +5,10 @@
  *
  * An execution is a sequence of choices: 0 is the ordinary one (the running thread goes on, a load reads the newest
  * value, memory is there), any other is a deviation. Exploration is depth-first over all choice sequences with at
- * most `deviations` deviations (bounded preemption, Musuvathi and Qadeer, PLDI 2007). Only steps on locations that
- * two threads use are points of choice. A failing execution is named by its deviations alone, "17:1,43:2", and
- * shrunk to as few as still fail.
+ * most `deviations` deviations (bounded preemption, Musuvathi and Qadeer, PLDI 2007); a stop and refused memory, where
+ * the mode has them, do not count. Only steps on locations that
+ * two threads use are points of choice. A failing execution, however it was found, is named by its deviations alone,
+ * "17p1,43r2" (number of the step; next, stop, preempt, memory, turn, read; which), and shrunk to as few as still fail.
  *
  * Memory model: C11 release and acquire by views (as RC11; no load buffering). Each location has a modification
  * order; a load may read any message not older than the thread's view of the location; a store may enter the order
@@ -50,6 +51,7 @@ void lab_free(void *memory);
 void lab_park(uint32_t *word, uint32_t ticket, uint64_t deadline);
 void lab_wake(uint32_t *word);
 void lab_relax(void);
+void lab_give(void); /* any thread may go on, for free */
 uint64_t lab_now(void);
 
 /* RCU as a host gives it (lab_port.h): a callback runs after all sections that were open when it was queued, in the
@@ -62,6 +64,7 @@ void lab_rcu_call(struct lab_rcu_head *head, void (*fn)(struct lab_rcu_head *hea
 void lab_rcu_barrier(void);
 void lab_rcu_synchronize(void);
 void lab_rcu_thread(void); /* until all others are done and nothing is queued */
+bool lab_others_done(void);
 
 /* Fails the execution at once, with a reason. */
 void lab_fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
@@ -78,9 +81,13 @@ struct lab_mark {
     unsigned thread;
 };
 struct lab_mark lab_mark(void);
+void lab_mark_at_step(struct lab_mark *mark); /* as late as can be: after whatever comes in before the next step */
 bool lab_before(const struct lab_mark *end, const struct lab_mark *begin);
 unsigned lab_thread(void);
 unsigned lab_refusals(void); /* allocations of the running thread that were made to fail so far */
+
+/* In setup: runs `fn` with the thread-local state that thread t will begin with. */
+void lab_prepare(unsigned t, void (*fn)(void));
 
 /* ---- the explorer's side */
 
@@ -91,6 +98,7 @@ struct lab_program {
     void (*setup)(const void *data);             /* alone, before the threads */
     void (*body)(const void *data, unsigned me); /* of each thread */
     void (*finish)(const void *data);            /* alone, after them; leaks are counted after it */
+    void (*stopped)(const void *data);           /* alone, instead of finish, if a thread stopped; may be NULL */
     void (*dump)(void);                          /* shows the state after a failure; may be NULL */
     bool may_sleep;                              /* a thread that is left asleep is no failure (litmus of futexes) */
 };
@@ -112,16 +120,18 @@ struct lab_result {
     unsigned long schedules, steps, stale_reads, points;
     bool complete; /* explored to the end of the bound */
     bool failed;
+    bool misfit;         /* a replay's schedule has deviations that did not come */
+    unsigned deviations; /* the bound; 0: random */
     char reason[256];
-    char schedule[512]; /* deviations of the failing execution, shrunk */
+    char schedule[4096]; /* deviations of the failing execution, shrunk */
 };
 
 /* Explores; prints nothing. The same program and options give the same result. */
 struct lab_result lab_explore(const struct lab_program *program, const struct lab_options *options);
 
-/* Runs one execution with the given deviations and prints each step, and the state at its end. */
+/* Runs one execution with the given deviations; `say`: prints each step, and the state at its end. */
 struct lab_result lab_replay(const struct lab_program *program, const struct lab_options *options,
-                             const char *schedule);
+                             const char *schedule, bool say);
 
 /* Of the running or last execution: the value that a location has at its end. */
 uint64_t lab_newest(const void *address, unsigned size);

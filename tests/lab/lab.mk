@@ -5,7 +5,7 @@ LAB_TRACED := -O1 -fsanitize-coverage=edge,trace-loads,trace-stores
 LAB_DEPENDS := $(HEADERS) $(wildcard tests/lab/*.[ch]) Makefile tests/lab/lab.mk
 LAB_OBJECTS := $(addprefix build/lab/,lab.o hooks.o litmus.o programs.o main.o)
 
-.PHONY: check-lab check-lab-long check-mutants fuzz-lab coherence
+.PHONY: check-lab check-lab-long check-mutants lab-port fuzz-lab coherence
 
 build/lab/subject.o: tests/lab/subject.c $(LAB_DEPENDS) | need-clang
 	@mkdir -p $(@D)
@@ -25,6 +25,19 @@ build/lab/host/%.o: tests/lab/%.c $(LAB_DEPENDS) | need-clang
 	$(LAB_CC) -O2 -DLAB_HOST -c $< -o $@
 build/lab/host/lab: build/lab/host/subject.o $(subst build/lab/,build/lab/host/,$(LAB_OBJECTS))
 	$(CLANG) -pthread $^ -o $@
+
+# The same on a port of the user's: how, tells lab_port.h.
+lab-port: build/lab/lab ## the lab's programs on your port's hooks: LAB_PORT=path/port.h (see tests/lab/lab_port.h), LAB_FLAGS=--long
+	@mkdir -p build/lab/port
+	@test -n "$(LAB_PORT)" || { echo "lab-port: name the port, LAB_PORT=path/port.h" >&2; exit 2; }
+	@set -e; for source in tests/lab/subject.c $(LAB_PORT_SOURCES); do \
+	    $(LAB_CC) $(LAB_TRACED) -DLAB_HOST -DLAB_PORT='"$(abspath $(LAB_PORT))"' -c $$source \
+	        -o build/lab/port/$$(basename $$source .c).o; done
+	@$(LAB_CC) -O2 -DLAB_HOST -DLAB_PORT='"$(abspath $(LAB_PORT))"' -c tests/lab/programs.c -o build/lab/port/programs.o
+	@$(CLANG) -pthread build/lab/port/programs.o $(patsubst %,build/lab/port/%.o,subject $(basename $(notdir $(LAB_PORT_SOURCES)))) \
+	    $(addprefix build/lab/,lab.o hooks.o litmus.o main.o) -o build/lab/port/lab
+	@build/lab/port/lab --quiet --no-litmus $(LAB_FLAGS)
+
 LAB_RUNS := "build/lab/lab --short --quiet" "build/lab/host/lab --short --quiet --no-litmus"
 
 check-lab: build/lab/lab build/lab/host/lab ## the lab, about ten minutes: litmus shapes, programs on the map explored to their bound
@@ -35,6 +48,7 @@ check-lab-long: build/lab/lab ## the lab with new random schedules until it is s
 
 check-mutants: build/lab/lab build/lab/host/lab ## every planted fault of tests/lab/mutants is seen by the lab; MUTANTS="name ..." for some
 	tests/lab/mutants.sh build/lab $(MUTANTS)
+	@$(if $(MUTANTS),,tests/lab/ports.sh)
 
 # The machine with coverage, so that the fuzzer sees which programs and steps it reached.
 build/lab/fuzz: $(LAB_DEPENDS) build/lab/subject.o | need-clang

@@ -43,13 +43,26 @@ LAB_ATOMICS_(uint32_t, 32)
 #undef LAB_RMWS_
 #undef LAB_CAS_
 
-#define IVSKIP_HOST_MALLOC(bytes)                lab_malloc(bytes)
-#define IVSKIP_HOST_FREE(memory)                 lab_free(memory)
-#define IVSKIP_HOST_NOW()                        lab_now()
-#define IVSKIP_HOST_YIELD()                      lab_relax()
-#define IVSKIP_RELAX()                           lab_relax()
+/* The hooks that a port has not defined. */
+#ifndef IVSKIP_HOST_MALLOC
+#define IVSKIP_HOST_MALLOC(bytes) lab_malloc(bytes)
+#define IVSKIP_HOST_FREE(memory)  lab_free(memory)
+#endif
+#ifndef IVSKIP_HOST_NOW
+#define IVSKIP_HOST_NOW() lab_now()
+#endif
+#ifndef IVSKIP_HOST_YIELD
+#define IVSKIP_HOST_YIELD() lab_relax()
+#endif
+#ifndef IVSKIP_RELAX
+#define IVSKIP_RELAX() lab_relax()
+#endif
+#ifndef IVSKIP_HOST_PARK
 #define IVSKIP_HOST_PARK(word, ticket, deadline) lab_park((word), (ticket), (deadline))
 #define IVSKIP_HOST_WAKE(word)                   lab_wake(word)
-#define IVSKIP_ASSERT(condition)                 LAB_CHECK(condition, "assertion: %s", #condition)
+#endif
+#ifndef IVSKIP_ASSERT
+#define IVSKIP_ASSERT(condition) LAB_CHECK(condition, "assertion: %s", #condition)
+#endif
 
 #endif

@@ -40,7 +40,9 @@ one() {
     timeout "${MUTANT_SECONDS:-150}" "$dir/lab" --stop --quiet --no-litmus ${modes:+--modes "$modes"} $flags >"$dir/log" 2>&1
     status=$?
     line=$(grep -m1 -A1 '^FAIL' "$dir/log" | tr -s ' ' | tr '\n' ' ')
-    if [ $status -eq 1 ] && [ -n "$line" ]; then
+    if [[ $line == *"limit of the lab"* ]]; then
+        echo "FAIL $name ($(sed -n 's/^# breaks: //p' "$patch")): no verdict: ${line#FAIL }"
+    elif [ $status -eq 1 ] && [ -n "$line" ]; then
         echo "ok   $name ($(sed -n 's/^# breaks: //p' "$patch")) after $((SECONDS - start)) s: ${line#FAIL }"
     elif [ $status -gt 123 ]; then
         echo "FAIL $name ($(sed -n 's/^# breaks: //p' "$patch")): status $status, no verdict after $((SECONDS - start)) s"

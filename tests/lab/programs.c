@@ -9,7 +9,10 @@
 
 #if defined(LAB_HOST)
 #define IVSKIP_RCU    HOST
-#define IVSKIP_CONFIG "lab_port.h"
+#ifndef LAB_PORT
+#define LAB_PORT "lab_port.h"
+#endif
+#define IVSKIP_CONFIG LAB_PORT
 #endif
 #include "ivskip.h"
 
@@ -17,16 +20,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifndef LAB_PORT_THREAD
+#define LAB_PORT_THREAD() lab_rcu_thread()
+#endif
+
 extern struct ivs_map *subject_map;
 
-enum kind { NONE, MAP, UNMAP, INSERT, ALLOC, QUERY, NEXT, SWAP, VALUE, TRYLOCK, TIMED, DEFER, RECLAIM, BARRIER, PAIR };
+#define KINDS(K)                                                                                                       \
+    K(NONE) K(MAP) K(UNMAP) K(INSERT) K(ALLOC) K(QUERY) K(NEXT) K(FOLLOW) K(ENTER) K(LEAVE) K(SWAP) K(PAIR) K(VALUE)    \
+    K(TRYLOCK) K(TIMED) K(HOLD) K(GONE) K(DEFER) K(RECLAIM) K(BARRIER) K(LOOK) K(LINGER) K(DROP) K(TAKE) K(SYNCHRONIZE) K(GIVE)
+#define KIND_(k) k,
+enum kind { KINDS(KIND_) };
 
 struct op {
     enum kind kind;
     unsigned a, b, v, h;
 };
 
-/* The words of programs. Values are 1..15; heights 1..4. */
+/* The words of programs. Values are 1..15; heights 1..4, or 0: by value, with a tower that the map draws. */
 /* clang-format off */
 #define M(lo, hi, v, h)   {MAP, lo, hi, v, h}
 #define U(lo, hi)         {UNMAP, lo, hi, 0, 0}
@@ -34,27 +45,41 @@ struct op {
 #define A(size, hi, v, h) {ALLOC, size, hi, v, h} /* in the window [0, hi) */
 #define Q(key)            {QUERY, key, 0, 0, 0}
 #define N(key)            {NEXT, key, 0, 0, 0}
+#define E                 {ENTER, 0, 0, 0, 0}     /* a read section, in which Q, N and F find nodes, */
+#define F                 {FOLLOW, 0, 0, 0, 0}    /* go on from the last one found, */
+#define L                 {LEAVE, 0, 0, 0, 0}     /* and all that was found is read once more */
 #define S(lo, hi, v, h)   {SWAP, lo, hi, v, h}    /* lock, swap in one node; it must cover whole nodes */
 #define P(lo, hi, v, h)   {PAIR, lo, hi, v, h}    /* the same with two nodes, [lo, lo + 1) and the rest */
 #define V(lo, hi, v)      {VALUE, lo, hi, v, 0}   /* in place; [lo, hi) is a node */
 #define T(lo, hi)         {TRYLOCK, lo, hi, 0, 0}
 #define W(lo, hi)         {TIMED, lo, hi, 0, 0}   /* lock with a time-out, unlock */
+#define X(lo, hi)         {HOLD, lo, hi, 0, 0}    /* lock, unlock */
+#define Z(lo, hi)         {GONE, lo, hi, 0, 0}    /* unmap whole nodes, synchronize, write to what their values led to */
+#define G                 {GIVE, 0, 0, 0, 0}      /* any thread may go on, for free */
 #define R                 {RECLAIM, 0, 0, 0, 0}
 #define D                 {DEFER, 0, 0, 0, 0}     /* a callback that counts */
 #define B                 {BARRIER, 0, 0, 0, 0}   /* what was deferred before must have run */
+/* The domain alone, without the map: two slots of the board lead to plain memory. */
+#define Look(slot)        {LOOK, slot, 0, 0, 0}   /* a read section: read the slot, and what it leads to */
+#define Linger(slot)      {LINGER, slot, 0, 0, 0} /* the same; others may go on, for free, before it ends */
+#define Drop(slot)        {DROP, slot, 0, 0, 0}   /* clear the slot, defer the end of what it led to */
+#define Take(slot)        {TAKE, slot, 0, 0, 0}   /* clear the slot, synchronize, end it */
+#define Sync              {SYNCHRONIZE, 0, 0, 0, 0}
 /* clang-format on */
 
-enum nature {
-    ORDINARY,
-    SC_ONLY,  /* a shape that C11 release and acquire alone does not order (store buffering over two nodes) */
-    STRANGERS /* no thread wants what another holds: each must finish if another stops for ever */
+enum {
+    ORDINARY = 0,
+    SC_ONLY = 1,   /* a shape that C11 release and acquire alone does not order (store buffering over two nodes) */
+    STRANGERS = 2, /* no thread wants what another holds: each must finish if another stops for ever */
+    WARM = 4,      /* each thread used the domain before: it has a record, so the program is shorter */
+    DEEP = 8,      /* worth more time */
 };
 
 struct script {
     const char *name;
     struct op init[6];
-    struct op t[3][5];
-    enum nature nature;
+    struct op t[3][10];
+    unsigned nature;
 };
 
 static const struct script scripts[] = {
@@ -141,6 +166,50 @@ static const struct script scripts[] = {
     {"grace: who frees had not looked", {I(1, 2, 1, 1), I(3, 4, 1, 1)}, {{U(1, 2), U(3, 4)}, {R}, {Q(1)}}, ORDINARY},
     {"grace: a locker of two, an unmap of one", {I(1, 2, 1, 1), I(2, 3, 1, 1)}, {{T(1, 3)}, {U(1, 2), R}}, ORDINARY},
     {"grace: three threads", {I(1, 2, 1, 1), I(3, 4, 1, 1)}, {{U(1, 2), R}, {U(3, 4), R}, {Q(1), Q(3)}}, ORDINARY},
+    {"section: two nodes, one commit", {I(1, 2, 1, 1), I(2, 3, 1, 2)}, {{P(1, 3, 2, 2)}, {E, Q(1), Q(2), Q(1), L}}, ORDINARY},
+    {"section: unmapped amid it", {I(1, 2, 1, 1), I(2, 3, 1, 2)}, {{U(1, 2), U(2, 3), R}, {E, Q(1), Q(2), L}}, WARM},
+    {"section: a scan over what goes",
+     {I(1, 2, 1, 1), I(3, 4, 2, 2), I(5, 6, 3, 1)},
+     {{U(3, 4), U(5, 6)}, {E, N(0), F, F, L}},
+     WARM},
+    {"section: a scan over what is replaced",
+     {I(1, 2, 1, 2), I(2, 5, 2, 1)},
+     {{M(1, 3, 3, 1), R}, {E, N(0), F, F, L}},
+     WARM},
+    {"synchronize: value unmapped, then written", {I(1, 2, 1, 1)}, {{Z(1, 2)}, {E, Q(1), L}}, WARM | DEEP},
+    {"synchronize: two readers", {I(1, 2, 1, 1), I(3, 4, 1, 2)}, {{Z(1, 4)}, {E, Q(3), L}, {E, N(0), F, L}}, WARM},
+    {"synchronize: two at once", {I(1, 2, 1, 1), I(3, 4, 1, 1)}, {{Z(1, 2)}, {Z(3, 4)}, {E, Q(1), Q(3), L}}, WARM},
+    {"synchronize: newcomers", {I(1, 2, 1, 1)}, {{Z(1, 2)}, {E, Q(1), L}, {R}}, ORDINARY},
+    {"by value: insert, map, query", {I(2, 4, 1, 0)}, {{I(0, 2, 2, 0), M(1, 3, 3, 0)}, {M(2, 4, 4, 0), Q(2)}}, ORDINARY},
+    {"by value: alloc and insert", {I(0, 1, 1, 0), I(3, 4, 1, 0)}, {{A(1, 4, 2, 0)}, {I(2, 3, 3, 0)}}, ORDINARY},
+    {"exclusion: three on one gap", {{0}}, {{X(1, 2)}, {X(1, 2)}, {X(3, 4)}}, WARM | DEEP},
+    {"exclusion: three on one node", {I(1, 3, 1, 1)}, {{X(1, 2)}, {X(2, 3)}, {X(0, 4)}}, WARM},
+    {"exclusion: holders and a new node", {I(1, 2, 1, 2)}, {{X(3, 4)}, {I(3, 4, 2, 2)}, {X(1, 2), X(5, 6)}}, WARM},
+    {"exclusion: holders and an unmap", {I(1, 2, 1, 2), I(2, 3, 1, 1)}, {{X(1, 3)}, {U(1, 2)}, {T(2, 3), W(0, 1)}}, WARM},
+    {"a try-lock of strangers",
+     {I(0, 1, 1, 1), I(2, 3, 1, 2), I(4, 5, 1, 1), I(6, 7, 1, 2)},
+     {{T(0, 1), T(1, 2)}, {M(6, 7, 2, 1), T(6, 8)}},
+     STRANGERS},
+    {"a helper meets a node that it does not know",
+     {I(2, 3, 1, 1), I(3, 4, 1, 2)},
+     {{U(3, 4)}, {I(5, 6, 2, 2)}, {I(0, 1, 3, 2)}},
+     WARM | DEEP},
+    {"the hole that moves twice",
+     {I(0, 1, 1, 1), I(1, 2, 1, 1)},
+     {{A(1, 3, 2, 1)}, {U(0, 1), I(2, 3, 3, 1), G, U(2, 3), I(0, 1, 3, 1), G, U(0, 1), I(2, 3, 3, 1)}},
+     WARM},
+    {"domain: one drops and frees, one advances", {{0}}, {{Drop(0), Drop(1)}, {Sync}, {Look(0)}}, WARM | DEEP},
+    {"domain: one drops, one advances and frees", {{0}}, {{Drop(0)}, {R}, {Look(0)}}, WARM | DEEP},
+    {"domain: a late look", {{0}}, {{Drop(0)}, {R, Look(0)}}, WARM | DEEP},
+    {"domain: a reader twice", {{0}}, {{Drop(0), R}, {Look(0), Look(0)}}, WARM | DEEP},
+    {"domain: a tag in a hurry", {{0}}, {{Drop(0)}, {Sync}, {Look(0), Look(0)}}, WARM | DEEP},
+    {"domain: one takes, one advances", {{0}}, {{Take(0)}, {Sync}, {Look(0)}}, WARM | DEEP},
+    {"domain: two take", {{0}}, {{Take(0)}, {Take(1)}, {Look(0), Look(1)}}, WARM | DEEP},
+    {"domain: one advance, a reader, a drop", {{0}}, {{Drop(0)}, {E, R, L, G, R}, {Linger(0)}}, WARM},
+    {"domain: one advance, a reader, a take", {{0}}, {{Take(0)}, {E, R, L, G, R}, {Linger(0)}}, WARM},
+    {"barrier: who deferred has left", {{0}}, {{D}, {B}, {E, L}}, ORDINARY},
+    {"domain: newcomers", {{0}}, {{Take(0)}, {R}, {Look(0)}}, ORDINARY},
+    {"domain: newcomer looks", {{0}}, {{Drop(0), R}, {Look(0)}}, DEEP},
     {"store buffering over two nodes", {I(8, 9, 1, 1)}, {{I(1, 2, 2, 1), Q(5)}, {I(5, 6, 3, 1), Q(1)}}, SC_ONLY},
     {"strangers: map and map",
      {I(1, 2, 1, 2), I(3, 4, 1, 1), I(5, 6, 1, 3), I(7, 8, 1, 1), I(9, 10, 1, 2)},
@@ -161,13 +230,16 @@ enum { SCRIPTS = sizeof scripts / sizeof scripts[0] };
 
 struct call {
     const struct op *op;
-    long result; /* 0 or an error; ALLOC: the place; QUERY: the value; NEXT: 16 * key + value */
-    struct lab_mark begin, end;
+    long result;               /* 0 or an error; ALLOC: the place */
+    unsigned key;              /* QUERY, NEXT, FOLLOW: what was asked for, */
+    unsigned start, end, value; /* and what was found; value 0: nothing */
+    struct lab_mark began, ended;
     bool refused; /* memory was refused to it */
 };
 
-static struct call calls[LAB_THREADS][8];
-static unsigned call_count[LAB_THREADS];
+static struct call calls[LAB_THREADS][10];
+static unsigned call_count[LAB_THREADS]; /* complete; the one after them may have begun */
+static bool begun[LAB_THREADS];
 static uint64_t content_at_start;
 
 /*
@@ -203,22 +275,51 @@ static struct ivs_node *node_for(const struct op *op, unsigned a, unsigned b) {
     return cell ? ivs_node_new_height(ivs_map_domain(subject_map), a, b, cell, IVS_SLEEP, op->h) : NULL;
 }
 
-static long with_node(const struct op *op, int (*update)(struct ivs_map *map, struct ivs_node *node)) {
-    struct ivs_node *node = node_for(op, op->a, op->b);
+static long with_node(const struct op *op, int (*update)(struct ivs_map *map, struct ivs_node *node),
+                      int (*by_value)(struct ivs_map *map, uint64_t start, uint64_t end, void *value)) {
+    void *cell = op->h ? NULL : cell_for(op->v);
+    struct ivs_node *node;
+    if (!op->h) return cell ? by_value(subject_map, op->a, op->b, cell) : IVS_ENOMEM;
+    node = node_for(op, op->a, op->b);
     if (!node) return IVS_ENOMEM;
     int r = update(subject_map, node);
     if (r) LAB_CHECK(ivs_node_discard(ivs_map_domain(subject_map), node) == 0, "discard after %d", r);
     return r;
 }
 
+enum { NO_MEMORY = -1000 }; /* no refusal of the map's */
+
 static long do_alloc(const struct op *op) {
     struct ivs_alloc want = {0, op->b, op->a, 1, 0};
-    struct ivs_node *node = node_for(op, 0, 1);
+    struct ivs_node *node = op->h ? node_for(op, 0, 1) : NULL;
+    void *cell = op->h ? NULL : cell_for(op->v);
     uint64_t start = 99;
-    if (!node) return -1000; /* no memory: no refusal of the map's */
-    int r = ivs_map_alloc_node(subject_map, &want, node, &start);
+    int r;
+    if (!node && !cell) return NO_MEMORY;
+    if (cell) {
+        r = ivs_map_alloc(subject_map, &want, cell, &start);
+        return r ? r : (long)start;
+    }
+    r = ivs_map_alloc_node(subject_map, &want, node, &start);
     if (r) LAB_CHECK(ivs_node_discard(ivs_map_domain(subject_map), node) == 0, "discard after %d", r);
     return r ? r : (long)start;
+}
+
+/*
+ * Who holds a range owns its keys and the gaps around them: it writes to a plain word for each, so that two holders of
+ * one key are a race.
+ */
+static uint64_t *owned; /* a word for each key */
+
+static void own(const struct ivs_lock *lock) {
+    LAB_CHECK(lock->floor <= lock->start && (lock->ceiling == 0 || lock->ceiling >= lock->end), "owned space");
+    for (uint64_t key = lock->floor; key < 16 && (lock->ceiling == 0 || key < lock->ceiling); key++)
+        lab_plain(&owned[key], 8, true);
+}
+
+static void lock_range(const struct op *op, struct ivs_lock *lock) {
+    LAB_CHECK(ivs_map_lock(subject_map, op->a, op->b, lock) == 0, "lock");
+    own(lock);
 }
 
 /* Lock, swap in one node or two, unlock. */
@@ -232,8 +333,7 @@ static long do_swap(const struct op *op, bool pair) {
         LAB_CHECK(ivs_node_discard(domain, run[0]) == 0 && ivs_node_discard(domain, run[1]) == 0, "discard");
         return IVS_ENOMEM;
     }
-    LAB_CHECK(ivs_map_lock(subject_map, op->a, op->b, &lock) == 0, "lock");
-    LAB_CHECK(lock.floor <= op->a && (lock.ceiling == 0 || lock.ceiling >= op->b), "owned space");
+    lock_range(op, &lock);
     LAB_CHECK(ivs_map_swap(&lock, run, pair ? 2 : 1) == 0, "swap");
     LAB_CHECK(ivs_map_unlock(&lock) == 0, "unlock");
     return r;
@@ -244,7 +344,7 @@ static long do_value(const struct op *op) {
     struct ivs_node *node;
     void *cell = cell_for(op->v);
     if (!cell) return IVS_ENOMEM;
-    LAB_CHECK(ivs_map_lock(subject_map, op->a, op->b, &lock) == 0, "lock");
+    lock_range(op, &lock);
     node = ivs_lock_first(&lock);
     LAB_CHECK(node && node->start == op->a && lock.count == 1, "the node to change");
     LAB_CHECK(ivs_node_set_value(&lock, node, cell) == 0, "set value");
@@ -254,21 +354,123 @@ static long do_value(const struct op *op) {
 
 static long do_lock(const struct op *op) {
     struct ivs_lock lock;
-    int r = op->kind == TRYLOCK ? ivs_map_trylock(subject_map, op->a, op->b, &lock)
-                                : ivs_map_timedlock(subject_map, op->a, op->b, 10, &lock);
-    LAB_CHECK(r == 0 || r == (op->kind == TRYLOCK ? IVS_EBUSY : IVS_ETIMEDOUT), "lock answers %d", r);
-    if (r == 0) LAB_CHECK(ivs_map_unlock(&lock) == 0, "unlock");
+    int r = op->kind == HOLD      ? ivs_map_lock(subject_map, op->a, op->b, &lock)
+            : op->kind == TRYLOCK ? ivs_map_trylock(subject_map, op->a, op->b, &lock)
+                                  : ivs_map_timedlock(subject_map, op->a, op->b, 10, &lock);
+    if (r) return r;
+    own(&lock);
+    LAB_CHECK(ivs_map_unlock(&lock) == 0, "unlock");
     return 0;
 }
 
-static long do_query(const struct op *op) {
+/* Unmaps whole nodes; after a grace period nobody reads what their values lead to. */
+static long do_gone(const struct op *op) {
+    struct ivs_lock lock;
+    struct cell *gone[4];
+    unsigned n = 0;
+    lock_range(op, &lock);
+    for (struct ivs_node *node = ivs_lock_first(&lock); node; node = ivs_lock_next(&lock, node))
+        gone[n++] = ivs_node_value(node);
+    LAB_CHECK(ivs_map_swap(&lock, NULL, 0) == 0, "swap");
+    LAB_CHECK(ivs_map_unlock(&lock) == 0, "unlock");
+    LAB_CHECK(ivs_domain_synchronize(ivs_map_domain(subject_map)) == 0, "synchronize");
+    while (n--) lab_plain(&gone[n]->value, 8, true);
+    return 0;
+}
+
+/* ---- readers */
+
+static struct {
+    struct ivs_node *found[4];
+    unsigned count;
+    bool open;
+} section[LAB_THREADS];
+
+static void read_node(const struct ivs_node *node) {
+    lab_plain(&node->start, 16, false);
+    (void)in_cell(ivs_node_value(node));
+}
+
+static void do_section(bool enter) {
+    unsigned me = lab_thread();
+    section[me].open = enter;
+    if (enter) ivs_map_read_enter(subject_map);
+    while (section[me].count) read_node(section[me].found[--section[me].count]);
+    if (!enter) ivs_map_read_exit(subject_map);
+}
+
+static long do_query(const struct op *op, struct call *call) {
+    unsigned me = lab_thread(), *count = &section[me].count;
+    struct ivs_node *node, **found = section[me].found, *last = *count ? found[*count - 1] : NULL;
     struct ivs_entry entry;
-    int r = op->kind == QUERY ? ivs_map_lookup(subject_map, op->a, &entry)
+    int r;
+    call->key = op->a;
+    if (section[me].open) {
+        if (op->kind == FOLLOW && !last) return 0;
+        if (op->kind == FOLLOW) call->key = (unsigned)last->last + 1;
+        node = op->kind == QUERY  ? ivs_map_query_rcu(subject_map, call->key)
+               : op->kind == NEXT ? ivs_map_query_next_rcu(subject_map, call->key)
+                                  : ivs_map_next_rcu(subject_map, last);
+        r = node ? 0 : IVS_ENOENT;
+        if (node) {
+            found[(*count)++] = node;
+            read_node(node);
+            entry = (struct ivs_entry){node->start, ivs_node_end(node), ivs_node_value(node)};
+        }
+    } else {
+        r = op->kind == QUERY ? ivs_map_lookup(subject_map, op->a, &entry)
                               : ivs_map_lookup_next(subject_map, op->a, &entry);
-    if (r) return 0;
-    LAB_CHECK(entry.start < entry.end && entry.end > op->a, "an interval that cannot be");
-    if (op->kind == QUERY) return (long)in_cell(entry.value);
-    return 16 * (long)(entry.start > op->a ? entry.start : op->a) + (long)in_cell(entry.value);
+    }
+    if (r) return r;
+    call->start = (unsigned)entry.start;
+    call->end = (unsigned)entry.end;
+    call->value = in_cell(entry.value);
+    return 0;
+}
+
+/* ---- the domain alone */
+
+struct thing {
+    struct ivs_defer defer; /* first */
+    uint64_t value;
+};
+static uint64_t *board; /* atomic: the things that its two slots lead to */
+
+static void thing_ends(struct ivs_defer *defer) {
+    lab_plain(&((struct thing *)defer)->value, 8, true);
+    lab_free(defer);
+}
+
+static void look(unsigned slot, bool linger) {
+    ivs_map_read_enter(subject_map);
+    struct thing *thing = (struct thing *)(uintptr_t)lab_load(&board[slot], 8, LAB_ACQUIRE);
+    if (linger) lab_give();
+    if (thing) lab_plain(&thing->value, 8, false);
+    ivs_map_read_exit(subject_map);
+}
+
+static void drop(unsigned slot, bool wait) {
+    struct thing *thing = (struct thing *)(uintptr_t)lab_rmw(&board[slot], 8, LAB_EXCHANGE, 0, LAB_ACQ_REL);
+    struct ivs_domain *domain = ivs_map_domain(subject_map);
+    if (!thing) return;
+    if (!wait) LAB_CHECK(ivs_domain_defer(domain, &thing->defer, thing_ends) == 0, "defer");
+    if (wait) LAB_CHECK(ivs_domain_synchronize(domain) == 0, "synchronize");
+    if (wait) thing_ends(&thing->defer);
+}
+
+static void board_make(void) {
+    board = lab_malloc(2 * sizeof *board);
+    for (unsigned i = 0; i < 2; i++) board[i] = (uintptr_t)lab_malloc(sizeof(struct thing));
+}
+
+static void board_free(void) {
+    for (unsigned i = 0; i < 2; i++) lab_free((void *)(uintptr_t)lab_newest(&board[i], 8));
+    lab_free(board);
+}
+
+static void warm_up(void) {
+    ivs_map_read_enter(subject_map);
+    ivs_map_read_exit(subject_map);
 }
 
 /* ---- deferred callbacks and the barrier */
@@ -300,24 +502,37 @@ static long do_barrier(void) {
     return 0;
 }
 
-static long run_op(const struct op *op) {
+static long run_op(const struct op *op, struct call *call) {
+    struct ivs_domain *domain = ivs_map_domain(subject_map);
     switch (op->kind) {
-    case MAP: return with_node(op, ivs_map_map_node);
-    case INSERT: return with_node(op, ivs_map_insert_node);
+    case MAP: return with_node(op, ivs_map_map_node, ivs_map_map);
+    case INSERT: return with_node(op, ivs_map_insert_node, ivs_map_insert);
     case UNMAP: return ivs_map_unmap(subject_map, op->a, op->b);
     case ALLOC: return do_alloc(op);
     case QUERY:
-    case NEXT: return do_query(op);
+    case FOLLOW:
+    case NEXT: return do_query(op, call);
+    case ENTER:
+    case LEAVE: do_section(op->kind == ENTER); return 0;
     case SWAP: return do_swap(op, false);
     case PAIR: return do_swap(op, true);
     case VALUE: return do_value(op);
+    case HOLD:
     case TRYLOCK:
     case TIMED: return do_lock(op);
+    case GONE: return do_gone(op);
     case DEFER: return do_defer();
     case BARRIER: return do_barrier();
-    case RECLAIM: (void)ivs_domain_reclaim(ivs_map_domain(subject_map)); return 0;
-    default: return 0;
+    case LOOK:
+    case LINGER: look(op->a, op->kind == LINGER); return 0;
+    case DROP:
+    case TAKE: drop(op->a, op->kind == TAKE); return 0;
+    case SYNCHRONIZE: return ivs_domain_synchronize(domain);
+    case RECLAIM: (void)ivs_domain_reclaim(domain); return 0;
+    case GIVE: lab_give(); return 0;
+    case NONE: break;
     }
+    return 0;
 }
 
 /* ---------------------------------------------------------------- the sequential map: four bits a key */
@@ -336,23 +551,31 @@ static bool fits(uint64_t content, unsigned size, unsigned hi) {
     return false;
 }
 
-static long next_of(uint64_t content, unsigned key) {
-    for (; key < 16; key++)
-        if (content >> (4 * key) & 15) return 16 * (long)key + (long)(content >> (4 * key) & 15);
-    return 0;
+/* The first mapped key from `key` on; 16: none. */
+static unsigned next_of(uint64_t content, unsigned key) {
+    while (key < 16 && !(content >> (4 * key) & 15)) key++;
+    return key;
+}
+
+/* Is what the call found in the map, all of it, and what it asked for? */
+static bool found(const struct call *call, uint64_t content) {
+    unsigned key = call->op->kind == QUERY ? call->key : next_of(content, call->key);
+    if (!call->value) return key == 16 || !(content >> (4 * key) & 15);
+    if (key < call->start || key >= call->end || call->start >= call->end || call->end > 16) return false;
+    return ((content ^ call->value * UINT64_C(0x1111111111111111)) & mask(call->start, call->end)) == 0;
 }
 
 /* May this call come now, with its answer? Then what is the content after it? */
 static bool explains(const struct call *call, uint64_t content, uint64_t *after) {
     const struct op *op = call->op;
     *after = content;
-    if (call->refused && (call->result == -1000 || call->result == IVS_ENOMEM)) return true; /* nothing changed */
-    if (call->result == -1000) return false;
+    if (call->refused && (call->result == NO_MEMORY || call->result == IVS_ENOMEM)) return true; /* nothing changed */
     switch (op->kind) {
     case MAP:
     case SWAP:
     case PAIR:
     case VALUE: *after = with(content, op->a, op->b, op->v); return call->result == 0;
+    case GONE:
     case UNMAP: *after = with(content, op->a, op->b, 0); return call->result == 0;
     case INSERT:
         if (content & mask(op->a, op->b)) return call->result == IVS_EEXIST;
@@ -364,10 +587,29 @@ static bool explains(const struct call *call, uint64_t content, uint64_t *after)
         if (content & mask((unsigned)call->result, (unsigned)call->result + op->a)) return false;
         *after = with(content, (unsigned)call->result, (unsigned)call->result + op->a, op->v);
         return true;
-    case QUERY: return call->result == (long)(content >> (4 * op->a) & 15);
-    case NEXT: return call->result == next_of(content, op->a);
-    default: return true;
+    case QUERY:
+    case FOLLOW:
+    case NEXT: return found(call, content);
+    case TRYLOCK: return call->result == 0 || call->result == IVS_EBUSY; /* see was_held */
+    case TIMED: return call->result == 0 || call->result == IVS_ETIMEDOUT;
+    default: return call->result == 0;
     }
+}
+
+/* A call that a thread stopped in: it came with some answer, or not at all. */
+static bool explained(unsigned *at, uint64_t content, uint64_t final);
+static bool explained_pending(unsigned t, unsigned *at, uint64_t content, uint64_t final) {
+    static const enum kind changing[] = {MAP, UNMAP, INSERT, ALLOC, SWAP, PAIR, VALUE, GONE};
+    struct call call = calls[t][at[t]];
+    bool done = false, changes = false;
+    for (size_t i = 0; i < sizeof changing / sizeof changing[0]; i++) changes |= call.op->kind == changing[i];
+    at[t]++;
+    for (call.result = 0; changes && !done && call.result < 16; call.result++) {
+        uint64_t after;
+        done = explains(&call, content, &after) && explained(at, after, final);
+    }
+    at[t]--;
+    return done;
 }
 
 static bool explained(unsigned *at, uint64_t content, uint64_t final) {
@@ -375,17 +617,67 @@ static bool explained(unsigned *at, uint64_t content, uint64_t final) {
     for (unsigned t = 0; t < 3; t++) {
         uint64_t after;
         bool first = true;
-        if (at[t] == call_count[t]) continue;
-        all = false;
+        if (at[t] == call_count[t] + begun[t]) continue;
+        all &= at[t] == call_count[t];
         for (unsigned u = 0; u < 3; u++)
-            if (u != t && at[u] < call_count[u] && lab_before(&calls[u][at[u]].end, &calls[t][at[t]].begin))
+            if (u != t && at[u] < call_count[u] && lab_before(&calls[u][at[u]].ended, &calls[t][at[t]].began))
                 first = false;
-        if (!first || !explains(&calls[t][at[t]], content, &after)) continue;
+        if (!first) continue;
+        if (at[t] == call_count[t]) {
+            if (explained_pending(t, at, content, final)) return true;
+            continue;
+        }
+        if (!explains(&calls[t][at[t]], content, &after)) continue;
         at[t]++;
         if (explained(at, after, final)) return true;
         at[t]--;
     }
     return all && content == final;
+}
+
+/* ---- may a lock be refused? */
+
+static const struct script *script_now;
+
+static bool takes_locks(const struct op *op) {
+    return (op->kind >= MAP && op->kind <= ALLOC) || (op->kind >= SWAP && op->kind <= GONE);
+}
+
+/* What an operation may lock or change lies in [*lo, *hi), and the gaps and nodes that meet it. */
+static void reach(const struct op *op, unsigned *lo, unsigned *hi) {
+    *lo = op->kind == ALLOC ? 0 : op->a;
+    *hi = op->b;
+}
+
+/* Does a node that nobody touches lie between them? Then they have nothing in common. */
+static bool apart(const struct op *a, const struct op *b) {
+    unsigned lo[2], hi[2];
+    reach(a, &lo[0], &hi[0]);
+    reach(b, &lo[1], &hi[1]);
+    unsigned low = lo[0] < lo[1] ? 0 : 1;
+    for (const struct op *node = script_now->init; node->kind; node++) {
+        bool between = hi[low] <= node->a && node->b <= lo[!low];
+        for (unsigned t = 0; t < 3 && between; t++)
+            for (const struct op *op = script_now->t[t]; op->kind; op++) {
+                unsigned from, to;
+                reach(op, &from, &to);
+                if (takes_locks(op) && from < node->b && to > node->a) between = false;
+            }
+        if (between) return true;
+    }
+    return false;
+}
+
+/* A refused lock needs somebody who may have held a part of it meanwhile. */
+static bool was_held(unsigned t, const struct call *call) {
+    for (unsigned u = 0; u < 3; u++)
+        for (unsigned i = 0; i < call_count[u] + begun[u]; i++) {
+            const struct call *other = &calls[u][i];
+            if (u == t || !takes_locks(other->op) || apart(call->op, other->op)) continue;
+            if (i < call_count[u] && lab_before(&other->ended, &call->began)) continue;
+            if (!lab_before(&call->ended, &other->began)) return true;
+        }
+    return false;
 }
 
 /* ---------------------------------------------------------------- the program of a script */
@@ -408,55 +700,83 @@ static void script_setup(const void *data) {
     defers->called = defers->ran = 0;
     subject_map = lab_malloc(sizeof *subject_map);
     if (!subject_map || ivs_map_init(subject_map, &config)) lab_fail("init");
+    owned = lab_malloc(16 * sizeof *owned);
+    script_now = script;
     content_at_start = 0;
+    memset(section, 0, sizeof section);
+    memset(begun, 0, sizeof begun);
     for (const struct op *op = script->init; op->kind; op++) {
-        if (run_op(op)) lab_fail("setup");
+        if (run_op(op, NULL)) lab_fail("setup");
         content_at_start = with(content_at_start, op->a, op->b, op->v);
     }
     memset(call_count, 0, sizeof call_count);
+    board_make();
+    for (unsigned t = 0; t < 3 && script->t[t][0].kind && script->nature & WARM; t++) lab_prepare(t, warm_up);
 }
 
 static void script_body(const void *data, unsigned me) {
     const struct script *script = data;
 #if defined(LAB_HOST)
     if (me == 3 || !script->t[me][0].kind) {
-        lab_rcu_thread();
+        LAB_PORT_THREAD();
         return;
     }
 #endif
     for (const struct op *op = script->t[me]; op->kind; op++) {
         struct call *call = &calls[me][call_count[me]];
-        call->op = op;
+        *call = (struct call){.op = op};
         unsigned before = lab_refusals();
-        call->begin = lab_mark();
-        call->result = run_op(op);
-        call->end = lab_mark();
+        begun[me] = true;
+        lab_mark_at_step(&call->began);
+        call->result = run_op(op, call);
+        lab_mark_at_step(NULL);
+        call->ended = lab_mark();
         call->refused = lab_refusals() != before;
+        begun[me] = false;
         call_count[me]++;
     }
 }
 
 static void history(char *text, size_t size) {
-    static const char *const names[] = {"",      "map", "unmap", "insert", "alloc",   "query",   "next", "swap",
-                                        "value", "try", "timed", "defer",  "reclaim", "barrier", "pair"};
+#define NAME_(k) #k,
+    static const char *const names[] = {KINDS(NAME_)};
     size_t used = 0;
     for (unsigned t = 0; t < 3; t++)
-        for (unsigned i = 0; i < call_count[t] && used + 40 < size; i++)
-            used += (size_t)snprintf(text + used, size - used, " t%u %s(%u,%u)=%ld", t, names[calls[t][i].op->kind],
-                                     calls[t][i].op->a, calls[t][i].op->b, calls[t][i].result);
+        for (unsigned i = 0; i < call_count[t] + begun[t] && used + 60 < size; i++) {
+            const struct call *c = &calls[t][i];
+            used += (size_t)snprintf(text + used, size - used, " t%u %s(%u,%u)", t, names[c->op->kind], c->op->a, c->op->b);
+            if (i == call_count[t]) used += (size_t)snprintf(text + used, size - used, "...");
+            else if (c->value)
+                used += (size_t)snprintf(text + used, size - used, "=[%u,%u):%u", c->start, c->end, c->value);
+            else used += (size_t)snprintf(text + used, size - used, "=%ld", c->result);
+        }
+}
+
+static void check_history(void) {
+    unsigned at[3] = {0, 0, 0};
+    char text[240] = "";
+    uint64_t final = read_content();
+    if (!explained(at, content_at_start, final)) {
+        history(text, sizeof text);
+        lab_fail("not linearizable:%s; content %llx", text, (unsigned long long)final);
+    }
+    for (unsigned t = 0; t < 3; t++)
+        for (unsigned i = 0; i < call_count[t]; i++)
+            if ((calls[t][i].result == IVS_EBUSY || calls[t][i].result == IVS_ETIMEDOUT) && !was_held(t, &calls[t][i]))
+                lab_fail("t%u: a lock is refused (%ld) that nobody held", t, calls[t][i].result);
+}
+
+/* One thread stopped for ever: what the others were told must fit all the same. */
+static void script_stopped(const void *data) {
+    (void)data;
+    check_history();
 }
 
 static void script_finish(const void *data) {
     struct ivs_report report;
-    unsigned at[3] = {0, 0, 0};
-    char text[200] = "";
     (void)data;
     if (ivs_map_validate(subject_map, &report)) lab_fail("%s, level %u", report.check, report.level);
-    uint64_t final = read_content();
-    if (!explained(at, content_at_start, final)) {
-        history(text, sizeof text);
-        lab_fail("not linearizable:%s; content %llx", text, (unsigned long long) final);
-    }
+    check_history();
 #if defined(LAB_HOST) /* all callbacks ran, so nothing may wait for somebody to begin another turn */
     struct ivs_domain_stats stats;
     if (ivs_domain_get_stats(ivs_map_domain(subject_map), &stats) || stats.limbo)
@@ -466,6 +786,8 @@ static void script_finish(const void *data) {
     if (r) lab_fail("destroy: %d", r);
     lab_free(subject_map);
     lab_free(defers);
+    lab_free(owned);
+    board_free();
     subject_map = NULL;
     for (unsigned t = 0; t < LAB_THREADS; t++)
         for (struct cell *cell = cells[t], *next; cell; cell = next) {
@@ -489,6 +811,7 @@ static struct lab_program program_of(const struct script *script) {
                             .setup = script_setup,
                             .body = script_body,
                             .finish = script_finish,
+                            .stopped = script_stopped,
                             .dump = script_dump};
     while (p.threads < 3 && script->t[p.threads][0].kind) p.threads++;
 #if defined(LAB_HOST)
@@ -499,46 +822,72 @@ static struct lab_program program_of(const struct script *script) {
 
 /* ---------------------------------------------------------------- what is run */
 
-static struct lab_options mode_options(const char *mode, unsigned threads, enum effort effort) {
-    struct lab_options o = {.stop_thread = -1, .seed = 1};
-    bool more = effort != SHORT;
-    o.deviations = threads == 2 ? 2 + more : 1 + more;
-    o.schedules = effort == SHORT ? 20000 : 400000;
-    if (strcmp(mode, "weak") == 0) {
-        o.weak = true;
-        o.deviations = threads == 2 ? 2 + more : 1 + more;
-    } else if (strcmp(mode, "memory") == 0) {
+static const char *const mode_names[] = {"sc", "pctweak", "weak", "pct", "memory", "stop0", "stop1", "stop2"};
+enum { MODES = sizeof mode_names / sizeof mode_names[0] };
+
+/* `schedules`: what it may cost, about. */
+static struct lab_options mode_options(const char *mode, const struct script *script, enum effort effort) {
+    struct lab_options o = {.stop_thread = -1, .seed = 1, .deviations = 0};
+    o.schedules = effort == SHORT ? 9000 : 60000;
+    if (script->nature & DEEP) o.schedules *= effort == SHORT ? 1 : 8;
+    o.weak = strstr(mode, "weak") != NULL;
+    if (strcmp(mode, "memory") == 0) {
         o.fail_memory = true;
-        o.deviations = 1 + more;
+        o.schedules /= 6;
     } else if (strncmp(mode, "stop", 4) == 0) {
         o.stop_thread = mode[4] - '0';
-        o.deviations = 1 + more;
+        o.schedules /= 6;
     } else if (strncmp(mode, "pct", 3) == 0) {
-        o.weak = strcmp(mode, "pctweak") == 0;
         o.pct_depth = 3;
-        o.schedules = effort == SHORT ? 300 : 20000;
+        o.schedules = effort == SHORT ? 300 : 10000;
     }
     return o;
+}
+
+/* Explores with one deviation more each time, as long as the cost allows. */
+static struct lab_result deepen(const struct lab_program *program, struct lab_options o) {
+    unsigned long cost = o.schedules, before = 0;
+    struct lab_result all = {0};
+    if (!o.pct_depth) o.schedules *= 4;
+    for (;; o.deviations++) {
+        struct lab_result r = lab_explore(program, &o);
+        r.schedules += all.schedules;
+        r.steps += all.steps;
+        r.points += all.points;
+        if (!r.complete && !r.failed && all.complete) { /* that was too much */
+            r.complete = true;
+            r.deviations = all.deviations;
+            return r;
+        }
+        unsigned long now = r.schedules - all.schedules;
+        if (!r.complete || r.failed || now == before) return r;
+        if (before && (double)now * (double)now / (double)before * o.deviations / (o.deviations + 1) > (double)cost)
+            return r;
+        before = now;
+        all = r;
+    }
 }
 
 /* Must the others finish when this thread stops for ever? Readers always, writers where nobody
  * wants what another holds. */
 static bool may_stop(const struct script *script, unsigned thread, unsigned threads) {
     for (unsigned t = 0; t < threads && t < 3; t++)
-        for (const struct op *op = script->t[t]; t != thread && script->nature != STRANGERS && op->kind; op++)
-            if (op->kind != QUERY && op->kind != NEXT) return false;
+        for (const struct op *op = script->t[t]; t != thread && !(script->nature & STRANGERS) && op->kind; op++)
+            if (op->kind != QUERY && op->kind != NEXT && op->kind != LOOK && op->kind != LINGER) return false;
     return thread < threads;
 }
 
 static void run_mode(struct tally *tally, const struct script *script, const char *mode, enum effort effort,
                      uint64_t seed) {
     struct lab_program program = program_of(script);
-    struct lab_options o = mode_options(mode, program.threads, effort);
-    char name[80];
+    struct lab_options o = mode_options(mode, script, effort);
     o.seed = seed;
-    struct lab_result result = lab_explore(&program, &o);
-    (void)snprintf(name, sizeof name, "%s", script->name);
-    tally_add(tally, &result, !result.failed, mode, name, "");
+    if (tally->cost) o.schedules = tally->cost;
+    struct lab_result result = deepen(&program, o);
+    tally_add(tally, &result, !result.failed, mode, script->name, "");
+    if (result.failed)
+        printf("     lab --replay \"%s\" --mode %s --schedule %s\n", script->name, mode,
+               result.schedule[0] ? result.schedule : "''");
 }
 
 /* Is the word in the list, "sc,weak"? */
@@ -549,22 +898,28 @@ static bool mode_in(const char *list, const char *mode) {
     return false;
 }
 
+bool programs_modes(const char *list) {
+    size_t known = 0;
+    for (size_t m = 0; m < MODES; m++)
+        if (mode_in(list, mode_names[m])) known += strlen(mode_names[m]) + 1;
+    return known == strlen(list) + 1;
+}
+
 void programs_run(struct tally *tally, enum effort effort, const char *only) {
-    static const char *const modes[] = {"sc", "pctweak", "weak", "pct", "memory", "stop0", "stop1", "stop2"};
     uint64_t seed = 1;
     do {
-        for (size_t m = 0; m < sizeof modes / sizeof modes[0]; m++)
+        for (size_t m = 0; m < MODES; m++)
             for (size_t i = 0; i < SCRIPTS; i++) {
-                bool weak = strstr(modes[m], "weak") != NULL;
+                const char *mode = mode_names[m];
                 if (tally->stop && tally->failed) return;
-                if (tally->modes && !mode_in(tally->modes, modes[m])) continue;
+                if (tally->modes && !mode_in(tally->modes, mode)) continue;
                 if (only && !strstr(scripts[i].name, only)) continue;
-                if (scripts[i].nature == SC_ONLY && weak) continue;
-                if (strncmp(modes[m], "stop", 4) == 0 &&
-                    !may_stop(&scripts[i], (unsigned)(modes[m][4] - '0'), program_of(&scripts[i]).threads))
+                if (scripts[i].nature & SC_ONLY && strstr(mode, "weak")) continue;
+                if (strncmp(mode, "stop", 4) == 0 &&
+                    !may_stop(&scripts[i], (unsigned)(mode[4] - '0'), program_of(&scripts[i]).threads))
                     continue;
-                if (effort == ENDLESS && strncmp(modes[m], "pct", 3) != 0 && seed > 1) continue;
-                run_mode(tally, &scripts[i], modes[m], effort, seed);
+                if (effort == ENDLESS && strncmp(mode, "pct", 3) != 0 && seed > 1) continue;
+                run_mode(tally, &scripts[i], mode, effort, seed);
             }
         seed++;
         if (effort == ENDLESS) printf("lab: seed %llu, %lu schedules\n", (unsigned long long)seed, tally->schedules);
@@ -575,10 +930,15 @@ int programs_replay(const char *name, const char *mode, const char *schedule) {
     for (size_t i = 0; i < SCRIPTS; i++) {
         struct lab_program program = program_of(&scripts[i]);
         if (strcmp(scripts[i].name, name) != 0) continue;
-        struct lab_options o = mode_options(mode, program.threads, SHORT);
-        struct lab_result result = lab_replay(&program, &o, schedule);
-        printf("%s\n", result.failed ? result.reason : "no failure");
-        return result.failed;
+        struct lab_options o = mode_options(mode, &scripts[i], SHORT);
+        struct lab_result result = lab_replay(&program, &o, schedule, true);
+        if (result.failed) printf("%s\n", result.reason);
+        else if (!result.misfit) printf("no failure\n");
+        if (result.misfit)
+            fprintf(stderr, "lab: %s\n", result.reason[0] && !result.failed
+                                             ? result.reason
+                                             : "the schedule has deviations that did not come: of another program?");
+        return result.misfit ? 2 : result.failed;
     }
     fprintf(stderr, "lab: no program \"%s\"; see --list\n", name);
     return 2;
@@ -588,10 +948,12 @@ int programs_bytes(const uint8_t *bytes, size_t count) {
     if (count < 2) return 0;
     struct lab_program program = program_of(&scripts[bytes[0] % SCRIPTS]);
     struct lab_options o = {.stop_thread = -1, .bytes = bytes + 2, .byte_count = count - 2};
-    o.weak = bytes[1] & 1 && scripts[bytes[0] % SCRIPTS].nature != SC_ONLY;
+    o.weak = bytes[1] & 1 && !(scripts[bytes[0] % SCRIPTS].nature & SC_ONLY);
     o.fail_memory = bytes[1] & 2;
     struct lab_result result = lab_explore(&program, &o);
-    if (result.failed) fprintf(stderr, "%s: %s\n", program.name, result.reason);
+    if (result.failed)
+        fprintf(stderr, "%s: %s\nweak %d, memory %d, schedule %s\n", program.name, result.reason, o.weak, o.fail_memory,
+                result.schedule);
     return result.failed;
 }
 

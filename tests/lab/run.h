@@ -6,10 +6,11 @@
 #include "lab.h"
 
 struct tally {
-    unsigned passed, failed;
-    unsigned long schedules, steps;
+    unsigned passed, failed, explored; /* `explored`: programs on the map, to the end of their bound */
+    unsigned long schedules, steps, states;
     bool quiet, stop;  /* say failures only; end at the first */
     const char *modes; /* NULL: all */
+    unsigned long cost; /* schedules for a program in a mode, about; 0: as the effort says */
 };
 
 /* Notes one program's result and prints a line for it. */
@@ -23,6 +24,7 @@ enum effort { SHORT, LONG, ENDLESS };
 void programs_run(struct tally *tally, enum effort effort, const char *only);
 int programs_replay(const char *name, const char *mode, const char *schedule);
 void programs_list(void);
+bool programs_modes(const char *list); /* does it name modes only? */
 
 /* One execution: the first byte picks the program, the second the mode, the others are its choices. 1: it failed. */
 int programs_bytes(const uint8_t *bytes, size_t count);

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The header in the lab. This file alone is compiled with -fsanitize-coverage=edge,trace-loads,trace-stores, so that
- * its plain accesses are seen; its atomics, its host and its threads are the lab's. To put a port's hooks under the
- * lab, define them here (on lab_* calls) in place of the userspace ones.
+ * its plain accesses are seen; its atomics, its host and its threads are the lab's. With LAB_HOST the host is a port's:
+ * lab_port.h, or LAB_PORT.
  */
 #define _GNU_SOURCE
 #include "lab.h"
+
+#ifndef LAB_PORT
+#define LAB_PORT "lab_port.h"
+#endif
 
 #include <pthread.h>
 #include <sched.h>
@@ -17,7 +21,7 @@
 #define IVSKIP_IMPLEMENTATION
 #if defined(LAB_HOST) /* the room for liburcu and hosts, on the lab's own port */
 #define IVSKIP_RCU    HOST
-#define IVSKIP_CONFIG "lab_port.h"
+#define IVSKIP_CONFIG LAB_PORT
 #endif
 #define IVSKIP_ATOMICS    "lab_atomics.h"
 #define IVSKIP_SPIN       0 /* straight to sleep */
