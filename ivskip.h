@@ -668,7 +668,7 @@ IVS_API struct ivs_node *ivs_map_query_next_rcu(struct ivs_map *map, uint64_t ke
 
 /** The next node after `node`, for iteration (see ivs_map_for_each_rcu).
  *  Context: the read section in which `node` was found.
- *  Progress: never waits; searches once from the head if `node` has left the map.
+ *  Progress: never waits; searches anew if `node` has left the map or is locked.
  *  Ordering: as ivs_map_query_rcu; the whole iteration is no snapshot (G3).
  *  Returns: the node, or NULL at the end.
  *  Lifetime: until the read section ends. */
@@ -986,12 +986,16 @@ IVS_API int ivs_map_reset_after_fork(struct ivs_map *map) IVS_MUST_CHECK;
     static inline T ivs_load_acquire_##s##_(const T *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }               \
     static inline void ivs_store_relaxed_##s##_(T *p, T v) { __atomic_store_n(p, v, __ATOMIC_RELAXED); }               \
     static inline void ivs_store_release_##s##_(T *p, T v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }               \
+    static inline T ivs_exchange_relaxed_##s##_(T *p, T v) { return __atomic_exchange_n(p, v, __ATOMIC_RELAXED); }     \
     static inline T ivs_exchange_acq_rel_##s##_(T *p, T v) { return __atomic_exchange_n(p, v, __ATOMIC_ACQ_REL); }     \
     static inline T ivs_add_relaxed_##s##_(T *p, T v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }           \
     static inline T ivs_add_release_##s##_(T *p, T v) { return __atomic_fetch_add(p, v, __ATOMIC_RELEASE); }           \
     static inline T ivs_add_acq_rel_##s##_(T *p, T v) { return __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL); }           \
     static inline T ivs_or_acq_rel_##s##_(T *p, T v) { return __atomic_fetch_or(p, v, __ATOMIC_ACQ_REL); }             \
     static inline T ivs_and_release_##s##_(T *p, T v) { return __atomic_fetch_and(p, v, __ATOMIC_RELEASE); }           \
+    static inline bool ivs_cas_relaxed_##s##_(T *p, T *old, T v) {                                                     \
+        return __atomic_compare_exchange_n(p, old, v, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);                      \
+    }                                                                                                                  \
     static inline bool ivs_cas_acq_rel_##s##_(T *p, T *old, T v) {                                                     \
         return __atomic_compare_exchange_n(p, old, v, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);                      \
     }
@@ -1048,8 +1052,8 @@ static inline struct ivs_node *ivs_lock_next(const struct ivs_lock *lock, const 
  *       before did under the lock.
  *   P3  link, unlink or mark of an upper link -> load of the link: the node found, and the order
  *       top-down, bottom-up (I4, I6).
- *   P4  an entry table, or a line or slot of it, is set or cleared -> load of it: the node found is readable, and
- *       whoever comes after the clearing does not find the node.
+ *   P4  an entry table is published, or a slot of it set -> load of it: the table and the node are readable. (Clearing
+ *       a slot and giving a line to a run are relaxed: the order of one word is all that they need.)
  *   P5  bump of a bucket's ticket -> load of the ticket by a waiter, which is followed by its
  *       WAITERS: else a lost wake.
  *   P6  ivs_node_set_value -> ivs_node_value: what the value points to.
@@ -2240,7 +2244,7 @@ static uintptr_t *ivs_entry_slot_(const struct ivs_entries_ *entries, uint64_t c
         struct ivs_entry_line_ *line = &entries->line[at & (((uint64_t)1 << entries->bits) - 1)];
         ivs_u64_ owner = ivs_load_relaxed_64_(&line->run);
         if (owner == 0 && !make) return NULL;
-        if (owner == 0 && ivs_cas_acq_rel_64_(&line->run, &owner, run + 1)) owner = run + 1; /* [P4] */
+        if (owner == 0 && ivs_cas_relaxed_64_(&line->run, &owner, run + 1)) owner = run + 1;
         if (owner == run + 1) return &line->slot[chunk - run * IVS_ENTRY_RUN_];
     }
     return NULL;
@@ -2293,7 +2297,7 @@ static void ivs_entry_clear_(struct ivs_map *map, struct ivs_node *node) {
     uintptr_t *slot, word = (uintptr_t)node;
     if (!entries) return;
     slot = ivs_entry_slot_(entries, node->start >> entries->shift, false);
-    if (slot && ivs_load_relaxed_word_(slot) == word) (void)ivs_cas_acq_rel_word_(slot, &word, 0); /* [P4] */
+    if (slot && ivs_load_relaxed_word_(slot) == word) (void)ivs_cas_relaxed_word_(slot, &word, 0);
 }
 
 /* -------------------------------------------------------------------------------- searches of readers */
@@ -2371,7 +2375,8 @@ struct ivs_node *ivs_map_next_rcu(struct ivs_map *map, const struct ivs_node *no
     uintptr_t word;
     if (!map || !node || node->last == UINT64_MAX) return NULL;
     word = ivs_load_acquire_word_(&node->next_); /* [P1] */
-    if (word & IVS_INVALIDATED_) return ivs_map_query_next_rcu(map, node->last + 1);
+    /* LOCKED: perhaps it has been replaced, and is not INVALIDATED yet; then what it leads to may be gone as well */
+    if (word & (IVS_INVALIDATED_ | IVS_LOCKED_)) return ivs_map_query_next_rcu(map, node->last + 1);
     return ivs_ptr_(word);
 }
 
@@ -3130,18 +3135,18 @@ int ivs_map_tune(struct ivs_map *map) {
     uint32_t shift = 0, bits = 0;
     if (!map || map->magic_ != IVS_MAP_MAGIC_) return IVS_EINVAL;
     if (ivs_in_section_(map->domain_)) return IVS_EDEADLK;
-    if (ivs_exchange_acq_rel_32_(&map->tuning_, 1)) return IVS_EBUSY; /* [P4] */
+    if (ivs_exchange_relaxed_32_(&map->tuning_, 1)) return IVS_EBUSY;
     if (ivs_entries_measure_(map, &shift, &bits)) {
         entries = ivs_entries_new_(map->domain_, shift, bits);
         if (!entries) {
-            ivs_store_release_32_(&map->tuning_, 0); /* [P4] */
+            ivs_store_relaxed_32_(&map->tuning_, 0);
             return IVS_ENOMEM;
         }
     }
     old = (struct ivs_entries_ *)ivs_exchange_acq_rel_word_(&map->entries_, (uintptr_t)entries); /* [P4] */
     if (entries) ivs_entries_fill_(map);
     if (old) (void)ivs_domain_defer(map->domain_, &old->defer, ivs_entries_due_);
-    ivs_store_release_32_(&map->tuning_, 0); /* [P4] */
+    ivs_store_relaxed_32_(&map->tuning_, 0);
     return 0;
 }
 

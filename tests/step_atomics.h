@@ -32,12 +32,15 @@ void step_wake(uint32_t *word);
     STEP_(T, s, load_acquire, (const T *p), return __atomic_load_n(p, __ATOMIC_ACQUIRE))                               \
     STEP_(void, s, store_relaxed, (T * p, T v), __atomic_store_n(p, v, __ATOMIC_RELAXED))                              \
     STEP_(void, s, store_release, (T * p, T v), __atomic_store_n(p, v, __ATOMIC_RELEASE))                              \
+    STEP_(T, s, exchange_relaxed, (T * p, T v), return __atomic_exchange_n(p, v, __ATOMIC_RELAXED))                    \
     STEP_(T, s, exchange_acq_rel, (T * p, T v), return __atomic_exchange_n(p, v, __ATOMIC_ACQ_REL))                    \
     STEP_(T, s, add_relaxed, (T * p, T v), return __atomic_fetch_add(p, v, __ATOMIC_RELAXED))                          \
     STEP_(T, s, add_release, (T * p, T v), return __atomic_fetch_add(p, v, __ATOMIC_RELEASE))                          \
     STEP_(T, s, add_acq_rel, (T * p, T v), return __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL))                          \
     STEP_(T, s, or_acq_rel, (T * p, T v), return __atomic_fetch_or(p, v, __ATOMIC_ACQ_REL))                            \
     STEP_(T, s, and_release, (T * p, T v), return __atomic_fetch_and(p, v, __ATOMIC_RELEASE))                          \
+    STEP_(bool, s, cas_relaxed, (T * p, T * old, T v),                                                                 \
+          return __atomic_compare_exchange_n(p, old, v, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))                    \
     STEP_(bool, s, cas_acq_rel, (T * p, T * old, T v),                                                                 \
           return __atomic_compare_exchange_n(p, old, v, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
 STEPS_(uintptr_t, word)

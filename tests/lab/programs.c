@@ -8,7 +8,7 @@
 #include "run.h"
 
 #if defined(LAB_HOST)
-#define IVSKIP_RCU    HOST
+#define IVSKIP_RCU HOST
 #ifndef LAB_PORT
 #define LAB_PORT "lab_port.h"
 #endif
@@ -27,8 +27,10 @@
 extern struct ivs_map *subject_map;
 
 #define KINDS(K)                                                                                                       \
-    K(NONE) K(MAP) K(UNMAP) K(INSERT) K(ALLOC) K(QUERY) K(NEXT) K(FOLLOW) K(ENTER) K(LEAVE) K(SWAP) K(PAIR) K(VALUE)    \
-    K(TRYLOCK) K(TIMED) K(HOLD) K(GONE) K(DEFER) K(RECLAIM) K(BARRIER) K(LOOK) K(LINGER) K(DROP) K(TAKE) K(SYNCHRONIZE) K(GIVE)
+    K(NONE)                                                                                                            \
+    K(MAP) K(UNMAP) K(INSERT) K(ALLOC) K(QUERY) K(NEXT) K(FOLLOW) K(ENTER) K(LEAVE) K(SWAP) K(PAIR) K(VALUE)           \
+        K(TRYLOCK) K(TIMED) K(HOLD) K(GONE) K(DEFER) K(RECLAIM) K(BARRIER) K(LOOK) K(LINGER) K(DROP) K(TAKE) K(TUNE)   \
+            K(SYNCHRONIZE) K(GIVE)
 #define KIND_(k) k,
 enum kind { KINDS(KIND_) };
 
@@ -57,6 +59,7 @@ struct op {
 #define Z(lo, hi)         {GONE, lo, hi, 0, 0}    /* unmap whole nodes, synchronize, write to what their values led to */
 #define G                 {GIVE, 0, 0, 0, 0}      /* any thread may go on, for free */
 #define R                 {RECLAIM, 0, 0, 0, 0}
+#define Tune              {TUNE, 0, 16, 0, 0}     /* a new entry table */
 #define D                 {DEFER, 0, 0, 0, 0}     /* a callback that counts */
 #define B                 {BARRIER, 0, 0, 0, 0}   /* what was deferred before must have run */
 /* The domain alone, without the map: two slots of the board lead to plain memory. */
@@ -73,6 +76,7 @@ enum {
     STRANGERS = 2, /* no thread wants what another holds: each must finish if another stops for ever */
     WARM = 4,      /* each thread used the domain before: it has a record, so the program is shorter */
     DEEP = 8,      /* worth more time */
+    TABLE = 16,    /* there is an entry table at the start */
 };
 
 struct script {
@@ -166,7 +170,10 @@ static const struct script scripts[] = {
     {"grace: who frees had not looked", {I(1, 2, 1, 1), I(3, 4, 1, 1)}, {{U(1, 2), U(3, 4)}, {R}, {Q(1)}}, ORDINARY},
     {"grace: a locker of two, an unmap of one", {I(1, 2, 1, 1), I(2, 3, 1, 1)}, {{T(1, 3)}, {U(1, 2), R}}, ORDINARY},
     {"grace: three threads", {I(1, 2, 1, 1), I(3, 4, 1, 1)}, {{U(1, 2), R}, {U(3, 4), R}, {Q(1), Q(3)}}, ORDINARY},
-    {"section: two nodes, one commit", {I(1, 2, 1, 1), I(2, 3, 1, 2)}, {{P(1, 3, 2, 2)}, {E, Q(1), Q(2), Q(1), L}}, ORDINARY},
+    {"section: two nodes, one commit",
+     {I(1, 2, 1, 1), I(2, 3, 1, 2)},
+     {{P(1, 3, 2, 2)}, {E, Q(1), Q(2), Q(1), L}},
+     ORDINARY},
     {"section: unmapped amid it", {I(1, 2, 1, 1), I(2, 3, 1, 2)}, {{U(1, 2), U(2, 3), R}, {E, Q(1), Q(2), L}}, WARM},
     {"section: a scan over what goes",
      {I(1, 2, 1, 1), I(3, 4, 2, 2), I(5, 6, 3, 1)},
@@ -180,12 +187,18 @@ static const struct script scripts[] = {
     {"synchronize: two readers", {I(1, 2, 1, 1), I(3, 4, 1, 2)}, {{Z(1, 4)}, {E, Q(3), L}, {E, N(0), F, L}}, WARM},
     {"synchronize: two at once", {I(1, 2, 1, 1), I(3, 4, 1, 1)}, {{Z(1, 2)}, {Z(3, 4)}, {E, Q(1), Q(3), L}}, WARM},
     {"synchronize: newcomers", {I(1, 2, 1, 1)}, {{Z(1, 2)}, {E, Q(1), L}, {R}}, ORDINARY},
-    {"by value: insert, map, query", {I(2, 4, 1, 0)}, {{I(0, 2, 2, 0), M(1, 3, 3, 0)}, {M(2, 4, 4, 0), Q(2)}}, ORDINARY},
+    {"by value: insert, map, query",
+     {I(2, 4, 1, 0)},
+     {{I(0, 2, 2, 0), M(1, 3, 3, 0)}, {M(2, 4, 4, 0), Q(2)}},
+     ORDINARY},
     {"by value: alloc and insert", {I(0, 1, 1, 0), I(3, 4, 1, 0)}, {{A(1, 4, 2, 0)}, {I(2, 3, 3, 0)}}, ORDINARY},
     {"exclusion: three on one gap", {{0}}, {{X(1, 2)}, {X(1, 2)}, {X(3, 4)}}, WARM | DEEP},
     {"exclusion: three on one node", {I(1, 3, 1, 1)}, {{X(1, 2)}, {X(2, 3)}, {X(0, 4)}}, WARM},
     {"exclusion: holders and a new node", {I(1, 2, 1, 2)}, {{X(3, 4)}, {I(3, 4, 2, 2)}, {X(1, 2), X(5, 6)}}, WARM},
-    {"exclusion: holders and an unmap", {I(1, 2, 1, 2), I(2, 3, 1, 1)}, {{X(1, 3)}, {U(1, 2)}, {T(2, 3), W(0, 1)}}, WARM},
+    {"exclusion: holders and an unmap",
+     {I(1, 2, 1, 2), I(2, 3, 1, 1)},
+     {{X(1, 3)}, {U(1, 2)}, {T(2, 3), W(0, 1)}},
+     WARM},
     {"a try-lock of strangers",
      {I(0, 1, 1, 1), I(2, 3, 1, 2), I(4, 5, 1, 1), I(6, 7, 1, 2)},
      {{T(0, 1), T(1, 2)}, {M(6, 7, 2, 1), T(6, 8)}},
@@ -210,6 +223,43 @@ static const struct script scripts[] = {
     {"barrier: who deferred has left", {{0}}, {{D}, {B}, {E, L}}, ORDINARY},
     {"domain: newcomers", {{0}}, {{Take(0)}, {R}, {Look(0)}}, ORDINARY},
     {"domain: newcomer looks", {{0}}, {{Drop(0), R}, {Look(0)}}, DEEP},
+    {"table: two nodes, one commit", {I(1, 2, 1, 1), I(2, 3, 1, 2)}, {{P(1, 3, 2, 2)}, {Q(1), Q(2), Q(1)}}, TABLE},
+    {"table: replaced, a reader", {I(1, 3, 1, 1), I(4, 5, 1, 1)}, {{M(4, 5, 2, 1)}, {Q(4), Q(4)}}, TABLE},
+    {"table: replaced under its neighbour",
+     {I(1, 2, 1, 1), I(4, 5, 1, 2)},
+     {{M(4, 5, 2, 1)}, {I(5, 6, 3, 1), Q(5)}},
+     TABLE},
+    {"table: unmapped and inserted", {I(1, 2, 1, 1), I(4, 5, 1, 1)}, {{U(4, 5), I(4, 5, 2, 1)}, {Q(4), N(4)}}, TABLE},
+    {"table: two in one chunk",
+     {I(0, 1, 1, 1), I(2, 3, 1, 1)},
+     {{I(4, 5, 2, 1), Q(5)}, {I(5, 6, 3, 1), U(5, 6)}},
+     TABLE | WARM},
+    {"table: insert, replaced at once",
+     {I(0, 1, 1, 1), I(3, 4, 1, 1)},
+     {{I(1, 2, 2, 1)}, {M(1, 2, 3, 1), Q(1)}},
+     TABLE},
+    {"table: insert into a slot, removed at once",
+     {I(0, 1, 1, 1), I(2, 3, 1, 1)},
+     {{I(4, 5, 2, 1)}, {U(4, 5), Q(4), Q(5)}},
+     TABLE | WARM},
+    {"table: alloc and unmap", {I(0, 1, 1, 1), I(4, 8, 1, 1)}, {{A(2, 8, 2, 1)}, {U(4, 8), Q(4)}}, TABLE | WARM},
+    {"table: the middle of a node",
+     {I(0, 1, 1, 1), I(4, 8, 1, 1)},
+     {{M(5, 6, 2, 1)}, {Q(4), Q(6), Q(5)}},
+     TABLE | WARM},
+    {"table: a new one amid an unmap", {I(1, 2, 1, 1), I(4, 5, 1, 1)}, {{Tune}, {U(4, 5), Q(4)}}, WARM},
+    {"table: another one amid an unmap", {I(1, 2, 1, 1), I(4, 5, 1, 1)}, {{Tune, Q(4)}, {U(4, 5), Q(4)}}, TABLE | WARM},
+    {"table: another one, a replace and a reader",
+     {I(1, 2, 1, 1), I(4, 5, 1, 1)},
+     {{Tune}, {M(4, 5, 2, 1)}, {Q(4), Q(4)}},
+     TABLE | WARM},
+    {"table: a new one, come and gone",
+     {I(1, 2, 1, 1), I(8, 9, 1, 1)},
+     {{Tune}, {I(4, 5, 2, 1), U(4, 5)}, {Q(4), N(4)}},
+     WARM},
+    {"table: grace", {I(1, 2, 1, 1), I(4, 5, 1, 1)}, {{U(4, 5), R}, {Q(4), Q(5)}}, TABLE | WARM},
+    {"table: grace of the table", {I(1, 2, 1, 1), I(4, 5, 1, 1)}, {{Tune, R}, {Q(4), Q(1)}}, TABLE | WARM},
+    {"table: two who tune", {I(1, 2, 1, 1), I(4, 5, 1, 1)}, {{Tune}, {Tune, Q(4)}}, TABLE | WARM},
     {"store buffering over two nodes", {I(8, 9, 1, 1)}, {{I(1, 2, 2, 1), Q(5)}, {I(5, 6, 3, 1), Q(1)}}, SC_ONLY},
     {"strangers: map and map",
      {I(1, 2, 1, 2), I(3, 4, 1, 1), I(5, 6, 1, 3), I(7, 8, 1, 1), I(9, 10, 1, 2)},
@@ -230,8 +280,8 @@ enum { SCRIPTS = sizeof scripts / sizeof scripts[0] };
 
 struct call {
     const struct op *op;
-    long result;               /* 0 or an error; ALLOC: the place */
-    unsigned key;              /* QUERY, NEXT, FOLLOW: what was asked for, */
+    long result;                /* 0 or an error; ALLOC: the place */
+    unsigned key;               /* QUERY, NEXT, FOLLOW: what was asked for, */
     unsigned start, end, value; /* and what was found; value 0: nothing */
     struct lab_mark began, ended;
     bool refused; /* memory was refused to it */
@@ -529,6 +579,7 @@ static long run_op(const struct op *op, struct call *call) {
     case TAKE: drop(op->a, op->kind == TAKE); return 0;
     case SYNCHRONIZE: return ivs_domain_synchronize(domain);
     case RECLAIM: (void)ivs_domain_reclaim(domain); return 0;
+    case TUNE: return ivs_map_tune(subject_map);
     case GIVE: lab_give(); return 0;
     case NONE: break;
     }
@@ -592,6 +643,7 @@ static bool explains(const struct call *call, uint64_t content, uint64_t *after)
     case NEXT: return found(call, content);
     case TRYLOCK: return call->result == 0 || call->result == IVS_EBUSY; /* see was_held */
     case TIMED: return call->result == 0 || call->result == IVS_ETIMEDOUT;
+    case TUNE: return call->result == 0 || call->result == IVS_EBUSY; /* likewise */
     default: return call->result == 0;
     }
 }
@@ -640,7 +692,7 @@ static bool explained(unsigned *at, uint64_t content, uint64_t final) {
 static const struct script *script_now;
 
 static bool takes_locks(const struct op *op) {
-    return (op->kind >= MAP && op->kind <= ALLOC) || (op->kind >= SWAP && op->kind <= GONE);
+    return (op->kind >= MAP && op->kind <= ALLOC) || (op->kind >= SWAP && op->kind <= GONE) || op->kind == TUNE;
 }
 
 /* What an operation may lock or change lies in [*lo, *hi), and the gaps and nodes that meet it. */
@@ -709,6 +761,7 @@ static void script_setup(const void *data) {
         if (run_op(op, NULL)) lab_fail("setup");
         content_at_start = with(content_at_start, op->a, op->b, op->v);
     }
+    if (script->nature & TABLE && ivs_map_tune(subject_map)) lab_fail("setup");
     memset(call_count, 0, sizeof call_count);
     board_make();
     for (unsigned t = 0; t < 3 && script->t[t][0].kind && script->nature & WARM; t++) lab_prepare(t, warm_up);
@@ -744,7 +797,8 @@ static void history(char *text, size_t size) {
     for (unsigned t = 0; t < 3; t++)
         for (unsigned i = 0; i < call_count[t] + begun[t] && used + 60 < size; i++) {
             const struct call *c = &calls[t][i];
-            used += (size_t)snprintf(text + used, size - used, " t%u %s(%u,%u)", t, names[c->op->kind], c->op->a, c->op->b);
+            used +=
+                (size_t)snprintf(text + used, size - used, " t%u %s(%u,%u)", t, names[c->op->kind], c->op->a, c->op->b);
             if (i == call_count[t]) used += (size_t)snprintf(text + used, size - used, "...");
             else if (c->value)
                 used += (size_t)snprintf(text + used, size - used, "=[%u,%u):%u", c->start, c->end, c->value);
@@ -758,7 +812,7 @@ static void check_history(void) {
     uint64_t final = read_content();
     if (!explained(at, content_at_start, final)) {
         history(text, sizeof text);
-        lab_fail("not linearizable:%s; content %llx", text, (unsigned long long)final);
+        lab_fail("not linearizable:%s; content %llx", text, (unsigned long long) final);
     }
     for (unsigned t = 0; t < 3; t++)
         for (unsigned i = 0; i < call_count[t]; i++)
@@ -935,9 +989,10 @@ int programs_replay(const char *name, const char *mode, const char *schedule) {
         if (result.failed) printf("%s\n", result.reason);
         else if (!result.misfit) printf("no failure\n");
         if (result.misfit)
-            fprintf(stderr, "lab: %s\n", result.reason[0] && !result.failed
-                                             ? result.reason
-                                             : "the schedule has deviations that did not come: of another program?");
+            fprintf(stderr, "lab: %s\n",
+                    result.reason[0] && !result.failed
+                        ? result.reason
+                        : "the schedule has deviations that did not come: of another program?");
         return result.misfit ? 2 : result.failed;
     }
     fprintf(stderr, "lab: no program \"%s\"; see --list\n", name);

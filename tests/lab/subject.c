@@ -27,6 +27,7 @@
 #define IVSKIP_SPIN       0 /* straight to sleep */
 #define IVSKIP_DEBUG      1
 #define IVSKIP_LINK_TRIES 1 /* so that towers are given up */
+#define IVS_ENTRIES_MIN_  1
 #ifndef IVSKIP_RETIRE_BATCH
 #define IVSKIP_RETIRE_BATCH 1
 #endif
