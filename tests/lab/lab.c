@@ -773,8 +773,8 @@ void lab_rcu_barrier(void) {
 }
 
 void lab_rcu_synchronize(void) {
-    struct callback c = open_sections();
     step(&callback_place[0], true);
+    struct callback c = open_sections(); /* in one step with the telling: nobody may begin in between */
     rcu_tell(&rcu_queued);
     while (!callback_is_due(&c)) lab_relax();
     rcu_learn(&rcu_ended);

@@ -48,7 +48,7 @@ static void usage(FILE *to) {
         "               pctweak  the same in weak memory\n"
         "               memory   as sc; each allocation may fail\n"
         "               stopN    as sc; thread N may stop for ever at any step, the others must finish\n"
-        "  --cost N     bounds grow for each program until about N schedules were run; 9000, or 60000 with --long\n"
+        "  --cost N     bounds grow for each program until about N schedules were run; 9000, or 25000 with --long\n"
         "  --stop       end at the first failure\n"
         "  --no-litmus  without the lab's own tests (litmus shapes, planted faults)\n"
         "  --quiet, -q  print failures and sums only\n"

@@ -828,8 +828,8 @@ enum { MODES = sizeof mode_names / sizeof mode_names[0] };
 /* `schedules`: what it may cost, about. */
 static struct lab_options mode_options(const char *mode, const struct script *script, enum effort effort) {
     struct lab_options o = {.stop_thread = -1, .seed = 1, .deviations = 0};
-    o.schedules = effort == SHORT ? 9000 : 60000;
-    if (script->nature & DEEP) o.schedules *= effort == SHORT ? 1 : 8;
+    o.schedules = effort == SHORT ? 9000 : 25000;
+    if (script->nature & DEEP) o.schedules *= effort == SHORT ? 1 : 4;
     o.weak = strstr(mode, "weak") != NULL;
     if (strcmp(mode, "memory") == 0) {
         o.fail_memory = true;
@@ -839,7 +839,7 @@ static struct lab_options mode_options(const char *mode, const struct script *sc
         o.schedules /= 6;
     } else if (strncmp(mode, "pct", 3) == 0) {
         o.pct_depth = 3;
-        o.schedules = effort == SHORT ? 300 : 10000;
+        o.schedules = effort == SHORT ? 300 : 4000;
     }
     return o;
 }
@@ -861,6 +861,7 @@ static struct lab_result deepen(const struct lab_program *program, struct lab_op
         }
         unsigned long now = r.schedules - all.schedules;
         if (!r.complete || r.failed || now == before) return r;
+        if (!before && now * (r.points / r.schedules) > 2 * cost) return r; /* each point of choice, once */
         if (before && (double)now * (double)now / (double)before * o.deviations / (o.deviations + 1) > (double)cost)
             return r;
         before = now;
@@ -868,13 +869,27 @@ static struct lab_result deepen(const struct lab_program *program, struct lab_op
     }
 }
 
-/* Must the others finish when this thread stops for ever? Readers always, writers where nobody
- * wants what another holds. */
+static bool reads(const struct op *op) {
+    return (op->kind >= QUERY && op->kind <= LEAVE) || op->kind == LOOK || op->kind == LINGER || op->kind == GIVE;
+}
+
+static bool waits_for_readers(const struct op *op) {
+    return op->kind == GONE || op->kind == TAKE || op->kind == SYNCHRONIZE || op->kind == BARRIER;
+}
+
+/* Must the others finish when this thread stops for ever? Readers always, those who do not wait for readers if it is
+ * one, and writers where nobody wants what another holds. */
 static bool may_stop(const struct script *script, unsigned thread, unsigned threads) {
-    for (unsigned t = 0; t < threads && t < 3; t++)
-        for (const struct op *op = script->t[t]; t != thread && !(script->nature & STRANGERS) && op->kind; op++)
-            if (op->kind != QUERY && op->kind != NEXT && op->kind != LOOK && op->kind != LINGER) return false;
-    return thread < threads;
+    bool others_read = true, others_wait = false, it_reads = true;
+    if (thread >= threads || thread >= 3 || script->nature & STRANGERS) return thread < threads;
+    for (unsigned t = 0; t < 3; t++)
+        for (const struct op *op = script->t[t]; op->kind; op++)
+            if (t == thread) it_reads &= reads(op);
+            else {
+                others_read &= reads(op);
+                others_wait |= waits_for_readers(op);
+            }
+    return others_read || (it_reads && !others_wait);
 }
 
 static void run_mode(struct tally *tally, const struct script *script, const char *mode, enum effort effort,
@@ -948,12 +963,12 @@ int programs_bytes(const uint8_t *bytes, size_t count) {
     if (count < 2) return 0;
     struct lab_program program = program_of(&scripts[bytes[0] % SCRIPTS]);
     struct lab_options o = {.stop_thread = -1, .bytes = bytes + 2, .byte_count = count - 2};
-    o.weak = bytes[1] & 1 && !(scripts[bytes[0] % SCRIPTS].nature & SC_ONLY);
-    o.fail_memory = bytes[1] & 2;
+    o.fail_memory = bytes[1] % 3 == 2;
+    o.weak = bytes[1] % 3 == 1 && !(scripts[bytes[0] % SCRIPTS].nature & SC_ONLY);
     struct lab_result result = lab_explore(&program, &o);
     if (result.failed)
-        fprintf(stderr, "%s: %s\nweak %d, memory %d, schedule %s\n", program.name, result.reason, o.weak, o.fail_memory,
-                result.schedule);
+        fprintf(stderr, "%s\nlab --replay \"%s\" --mode %s --schedule '%s'\n", result.reason, program.name,
+                o.fail_memory ? "memory" : o.weak ? "weak" : "sc", result.schedule);
     return result.failed;
 }
 
