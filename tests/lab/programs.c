@@ -8,7 +8,7 @@
 #include "run.h"
 
 #if defined(LAB_HOST)
-#define IVSKIP_RCU    HOST
+#define IVSKIP_RCU HOST
 #ifndef LAB_PORT
 #define LAB_PORT "lab_port.h"
 #endif
@@ -27,8 +27,10 @@
 extern struct ivs_map *subject_map;
 
 #define KINDS(K)                                                                                                       \
-    K(NONE) K(MAP) K(UNMAP) K(INSERT) K(ALLOC) K(QUERY) K(NEXT) K(FOLLOW) K(ENTER) K(LEAVE) K(SWAP) K(PAIR) K(VALUE)    \
-    K(TRYLOCK) K(TIMED) K(HOLD) K(GONE) K(DEFER) K(RECLAIM) K(BARRIER) K(LOOK) K(LINGER) K(DROP) K(TAKE) K(SYNCHRONIZE) K(GIVE)
+    K(NONE)                                                                                                            \
+    K(MAP) K(UNMAP) K(INSERT) K(ALLOC) K(QUERY) K(NEXT) K(FOLLOW) K(ENTER) K(LEAVE) K(SWAP) K(PAIR) K(VALUE)           \
+        K(TRYLOCK) K(TIMED) K(HOLD) K(GONE) K(DEFER) K(RECLAIM) K(BARRIER) K(LOOK) K(LINGER) K(DROP) K(TAKE)           \
+            K(SYNCHRONIZE) K(GIVE)
 #define KIND_(k) k,
 enum kind { KINDS(KIND_) };
 
@@ -46,7 +48,7 @@ struct op {
 #define Q(key)            {QUERY, key, 0, 0, 0}
 #define N(key)            {NEXT, key, 0, 0, 0}
 #define E                 {ENTER, 0, 0, 0, 0}     /* a read section, in which Q, N and F find nodes, */
-#define F                 {FOLLOW, 0, 0, 0, 0}    /* go on from the last one found, */
+#define F                 {FOLLOW, 0, 0, 0, 0}    /* go on from what N or F found last, */
 #define L                 {LEAVE, 0, 0, 0, 0}     /* and all that was found is read once more */
 #define S(lo, hi, v, h)   {SWAP, lo, hi, v, h}    /* lock, swap in one node; it must cover whole nodes */
 #define P(lo, hi, v, h)   {PAIR, lo, hi, v, h}    /* the same with two nodes, [lo, lo + 1) and the rest */
@@ -166,7 +168,10 @@ static const struct script scripts[] = {
     {"grace: who frees had not looked", {I(1, 2, 1, 1), I(3, 4, 1, 1)}, {{U(1, 2), U(3, 4)}, {R}, {Q(1)}}, ORDINARY},
     {"grace: a locker of two, an unmap of one", {I(1, 2, 1, 1), I(2, 3, 1, 1)}, {{T(1, 3)}, {U(1, 2), R}}, ORDINARY},
     {"grace: three threads", {I(1, 2, 1, 1), I(3, 4, 1, 1)}, {{U(1, 2), R}, {U(3, 4), R}, {Q(1), Q(3)}}, ORDINARY},
-    {"section: two nodes, one commit", {I(1, 2, 1, 1), I(2, 3, 1, 2)}, {{P(1, 3, 2, 2)}, {E, Q(1), Q(2), Q(1), L}}, ORDINARY},
+    {"section: two nodes, one commit",
+     {I(1, 2, 1, 1), I(2, 3, 1, 2)},
+     {{P(1, 3, 2, 2)}, {E, Q(1), Q(2), Q(1), L}},
+     ORDINARY},
     {"section: unmapped amid it", {I(1, 2, 1, 1), I(2, 3, 1, 2)}, {{U(1, 2), U(2, 3), R}, {E, Q(1), Q(2), L}}, WARM},
     {"section: a scan over what goes",
      {I(1, 2, 1, 1), I(3, 4, 2, 2), I(5, 6, 3, 1)},
@@ -176,16 +181,26 @@ static const struct script scripts[] = {
      {I(1, 2, 1, 2), I(2, 5, 2, 1)},
      {{M(1, 3, 3, 1), R}, {E, N(0), F, F, L}},
      WARM},
+    {"section: a scan from a dead node, after the new one was seen",
+     {I(1, 2, 1, 1), I(3, 4, 1, 1)},
+     {{M(1, 4, 2, 1)}, {E, N(0), Q(3), F, L}},
+     WARM},
     {"synchronize: value unmapped, then written", {I(1, 2, 1, 1)}, {{Z(1, 2)}, {E, Q(1), L}}, WARM | DEEP},
     {"synchronize: two readers", {I(1, 2, 1, 1), I(3, 4, 1, 2)}, {{Z(1, 4)}, {E, Q(3), L}, {E, N(0), F, L}}, WARM},
     {"synchronize: two at once", {I(1, 2, 1, 1), I(3, 4, 1, 1)}, {{Z(1, 2)}, {Z(3, 4)}, {E, Q(1), Q(3), L}}, WARM},
     {"synchronize: newcomers", {I(1, 2, 1, 1)}, {{Z(1, 2)}, {E, Q(1), L}, {R}}, ORDINARY},
-    {"by value: insert, map, query", {I(2, 4, 1, 0)}, {{I(0, 2, 2, 0), M(1, 3, 3, 0)}, {M(2, 4, 4, 0), Q(2)}}, ORDINARY},
+    {"by value: insert, map, query",
+     {I(2, 4, 1, 0)},
+     {{I(0, 2, 2, 0), M(1, 3, 3, 0)}, {M(2, 4, 4, 0), Q(2)}},
+     ORDINARY},
     {"by value: alloc and insert", {I(0, 1, 1, 0), I(3, 4, 1, 0)}, {{A(1, 4, 2, 0)}, {I(2, 3, 3, 0)}}, ORDINARY},
     {"exclusion: three on one gap", {{0}}, {{X(1, 2)}, {X(1, 2)}, {X(3, 4)}}, WARM | DEEP},
     {"exclusion: three on one node", {I(1, 3, 1, 1)}, {{X(1, 2)}, {X(2, 3)}, {X(0, 4)}}, WARM},
     {"exclusion: holders and a new node", {I(1, 2, 1, 2)}, {{X(3, 4)}, {I(3, 4, 2, 2)}, {X(1, 2), X(5, 6)}}, WARM},
-    {"exclusion: holders and an unmap", {I(1, 2, 1, 2), I(2, 3, 1, 1)}, {{X(1, 3)}, {U(1, 2)}, {T(2, 3), W(0, 1)}}, WARM},
+    {"exclusion: holders and an unmap",
+     {I(1, 2, 1, 2), I(2, 3, 1, 1)},
+     {{X(1, 3)}, {U(1, 2)}, {T(2, 3), W(0, 1)}},
+     WARM},
     {"a try-lock of strangers",
      {I(0, 1, 1, 1), I(2, 3, 1, 2), I(4, 5, 1, 1), I(6, 7, 1, 2)},
      {{T(0, 1), T(1, 2)}, {M(6, 7, 2, 1), T(6, 8)}},
@@ -230,8 +245,8 @@ enum { SCRIPTS = sizeof scripts / sizeof scripts[0] };
 
 struct call {
     const struct op *op;
-    long result;               /* 0 or an error; ALLOC: the place */
-    unsigned key;              /* QUERY, NEXT, FOLLOW: what was asked for, */
+    long result;                /* 0 or an error; ALLOC: the place */
+    unsigned key;               /* QUERY, NEXT, FOLLOW: what was asked for, */
     unsigned start, end, value; /* and what was found; value 0: nothing */
     struct lab_mark began, ended;
     bool refused; /* memory was refused to it */
@@ -381,7 +396,7 @@ static long do_gone(const struct op *op) {
 /* ---- readers */
 
 static struct {
-    struct ivs_node *found[4];
+    struct ivs_node *found[4], *last; /* `last`: of N or F */
     unsigned count;
     bool open;
 } section[LAB_THREADS];
@@ -394,6 +409,7 @@ static void read_node(const struct ivs_node *node) {
 static void do_section(bool enter) {
     unsigned me = lab_thread();
     section[me].open = enter;
+    section[me].last = NULL;
     if (enter) ivs_map_read_enter(subject_map);
     while (section[me].count) read_node(section[me].found[--section[me].count]);
     if (!enter) ivs_map_read_exit(subject_map);
@@ -401,7 +417,7 @@ static void do_section(bool enter) {
 
 static long do_query(const struct op *op, struct call *call) {
     unsigned me = lab_thread(), *count = &section[me].count;
-    struct ivs_node *node, **found = section[me].found, *last = *count ? found[*count - 1] : NULL;
+    struct ivs_node *node, **found = section[me].found, *last = section[me].last;
     struct ivs_entry entry;
     int r;
     call->key = op->a;
@@ -414,6 +430,7 @@ static long do_query(const struct op *op, struct call *call) {
         r = node ? 0 : IVS_ENOENT;
         if (node) {
             found[(*count)++] = node;
+            if (op->kind != QUERY) section[me].last = node;
             read_node(node);
             entry = (struct ivs_entry){node->start, ivs_node_end(node), ivs_node_value(node)};
         }
@@ -744,7 +761,8 @@ static void history(char *text, size_t size) {
     for (unsigned t = 0; t < 3; t++)
         for (unsigned i = 0; i < call_count[t] + begun[t] && used + 60 < size; i++) {
             const struct call *c = &calls[t][i];
-            used += (size_t)snprintf(text + used, size - used, " t%u %s(%u,%u)", t, names[c->op->kind], c->op->a, c->op->b);
+            used +=
+                (size_t)snprintf(text + used, size - used, " t%u %s(%u,%u)", t, names[c->op->kind], c->op->a, c->op->b);
             if (i == call_count[t]) used += (size_t)snprintf(text + used, size - used, "...");
             else if (c->value)
                 used += (size_t)snprintf(text + used, size - used, "=[%u,%u):%u", c->start, c->end, c->value);
@@ -758,7 +776,7 @@ static void check_history(void) {
     uint64_t final = read_content();
     if (!explained(at, content_at_start, final)) {
         history(text, sizeof text);
-        lab_fail("not linearizable:%s; content %llx", text, (unsigned long long)final);
+        lab_fail("not linearizable:%s; content %llx", text, (unsigned long long) final);
     }
     for (unsigned t = 0; t < 3; t++)
         for (unsigned i = 0; i < call_count[t]; i++)
@@ -950,9 +968,10 @@ int programs_replay(const char *name, const char *mode, const char *schedule) {
         if (result.failed) printf("%s\n", result.reason);
         else if (!result.misfit) printf("no failure\n");
         if (result.misfit)
-            fprintf(stderr, "lab: %s\n", result.reason[0] && !result.failed
-                                             ? result.reason
-                                             : "the schedule has deviations that did not come: of another program?");
+            fprintf(stderr, "lab: %s\n",
+                    result.reason[0] && !result.failed
+                        ? result.reason
+                        : "the schedule has deviations that did not come: of another program?");
         return result.misfit ? 2 : result.failed;
     }
     fprintf(stderr, "lab: no program \"%s\"; see --list\n", name);
@@ -968,7 +987,10 @@ int programs_bytes(const uint8_t *bytes, size_t count) {
     struct lab_result result = lab_explore(&program, &o);
     if (result.failed)
         fprintf(stderr, "%s\nlab --replay \"%s\" --mode %s --schedule '%s'\n", result.reason, program.name,
-                o.fail_memory ? "memory" : o.weak ? "weak" : "sc", result.schedule);
+                o.fail_memory ? "memory"
+                : o.weak      ? "weak"
+                              : "sc",
+                result.schedule);
     return result.failed;
 }
 
