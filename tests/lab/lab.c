@@ -10,15 +10,15 @@
 #include <ucontext.h>
 
 enum {
-    ARENA = 1 << 18,       /* memory of one execution; never used twice in it */
-    PART = 1 << 15,        /* each thread allocates in its own part, so that addresses do not depend on the schedule */
-    STACK = 1 << 16,       /* of a fiber */
-    LOCATIONS = 2048,      /* atomic locations of one execution */
-    MESSAGES = 16384,      /* stores of one execution */
-    STEP_LIMIT = 20000,    /* of one execution: no progress */
+    ARENA = 1 << 18,    /* memory of one execution; never used twice in it */
+    PART = 1 << 15,     /* each thread allocates in its own part, so that addresses do not depend on the schedule */
+    STACK = 1 << 16,    /* of a fiber */
+    LOCATIONS = 2048,   /* atomic locations of one execution */
+    MESSAGES = 16384,   /* stores of one execution */
+    STEP_LIMIT = 20000, /* of one execution: no progress */
     CHOICES = 2 * STEP_LIMIT, /* points of choice of one execution */
-    GAP = 1 << 12,         /* between time stamps of neighbouring messages */
-    MAIN = LAB_THREADS - 1 /* setup and finish run as this thread, whose body may run too */
+    GAP = 1 << 12,            /* between time stamps of neighbouring messages */
+    MAIN = LAB_THREADS - 1    /* setup and finish run as this thread, whose body may run too */
 };
 
 /* ---------------------------------------------------------------- state of one execution */
@@ -53,7 +53,7 @@ struct fiber {
     uint64_t deadline;
     struct view view;
     uint32_t clock[LAB_THREADS];
-    unsigned priority; /* PCT */
+    unsigned priority;     /* PCT */
     struct lab_mark *mark; /* to be set at the next step */
     unsigned char tls[64];
 };
@@ -101,10 +101,10 @@ static const struct lab_program *program;
 static struct lab_options options;
 static struct lab_result result;
 static struct choice choices[CHOICES];
-static unsigned choice_count, choice_at;                     /* recorded; position in this execution */
-static struct choice deviations[CHOICES];                    /* to replay */
+static unsigned choice_count, choice_at;  /* recorded; position in this execution */
+static struct choice deviations[CHOICES]; /* to replay */
 static unsigned deviation_count, deviation_at;
-static bool replaying, misfit; /* a deviation did not come, or had no such option */
+static bool replaying, misfit;                               /* a deviation did not come, or had no such option */
 static uint8_t touched_by[ARENA / 4], written_by[ARENA / 4]; /* threads, all executions */
 static bool shared[ARENA / 4], shared_grew;
 static uint64_t random_state;
@@ -146,7 +146,7 @@ unsigned lab_refusals(void) { return refusals[running]; }
 uint64_t lab_now(void) { return clock_now; }
 
 /* A line of the trace; its arguments are not looked at without one. */
-#define SAY(...) ((void)(trace && (say(__VA_ARGS__), 0)))
+#define SAY(...) ((void)(trace && !alone && (say(__VA_ARGS__), 0)))
 __attribute__((format(printf, 1, 2))) static void say(const char *format, ...) {
     va_list list;
     printf("    %4llu  t%u  ", (unsigned long long)steps, running);
@@ -204,7 +204,8 @@ static bool next_sequence(void) {
     for (; choice_count; choice_count--) {
         struct choice *last = &choices[choice_count - 1];
         spent -= last->pick >= last->gratis;
-        if (last->pick + 1u == last->options || spent + (last->pick + 1u >= last->gratis) > options.deviations) continue;
+        if (last->pick + 1u == last->options || spent + (last->pick + 1u >= last->gratis) > options.deviations)
+            continue;
         last->pick++;
         return true;
     }
@@ -773,8 +774,8 @@ void lab_rcu_barrier(void) {
 }
 
 void lab_rcu_synchronize(void) {
-    struct callback c = open_sections();
     step(&callback_place[0], true);
+    struct callback c = open_sections(); /* in one step with the telling: nobody may begin in between */
     rcu_tell(&rcu_queued);
     while (!callback_is_due(&c)) lab_relax();
     rcu_learn(&rcu_ended);

@@ -130,8 +130,8 @@ struct lab_result {
 struct lab_result lab_explore(const struct lab_program *program, const struct lab_options *options);
 
 /* Runs one execution with the given deviations; `say`: prints each step, and the state at its end. */
-struct lab_result lab_replay(const struct lab_program *program, const struct lab_options *options,
-                             const char *schedule, bool say);
+struct lab_result lab_replay(const struct lab_program *program, const struct lab_options *options, const char *schedule,
+                             bool say);
 
 /* Of the running or last execution: the value that a location has at its end. */
 uint64_t lab_newest(const void *address, unsigned size);

@@ -241,7 +241,8 @@ static void sleeper_looks(const void *data, unsigned me) {
     if (me == 0) LAB_CHECK(ld(y, LAB_ACQUIRE) == 1, "it came back early");
     if (me == 1) sleeper_trusts(data, me);
 }
-static void timed_sleeper(const void *data, unsigned me) { /* the other has not come to its wake, but the time is over */
+static void timed_sleeper(const void *data,
+                          unsigned me) { /* the other has not come to its wake, but the time is over */
     (void)data;
     if (me == 0) {
         uint64_t deadline = lab_now() + 1000;

@@ -25,7 +25,8 @@ void tally_add(struct tally *tally, const struct lab_result *result, bool good, 
     if (good && tally->quiet) return;
     char bound[40] = "";
     if (result->complete) (void)snprintf(bound, sizeof bound, ", all within %u deviations", result->deviations);
-    printf("%s %-7s %-52s %8lu schedules%s  %s\n", good ? "ok  " : "FAIL", kind, name, result->schedules, bound, remark);
+    printf("%s %-7s %-52s %8lu schedules%s  %s\n", good ? "ok  " : "FAIL", kind, name, result->schedules, bound,
+           remark);
     if (result->failed) printf("     %s\n", result->reason);
     fflush(stdout);
 }
@@ -48,7 +49,7 @@ static void usage(FILE *to) {
         "               pctweak  the same in weak memory\n"
         "               memory   as sc; each allocation may fail\n"
         "               stopN    as sc; thread N may stop for ever at any step, the others must finish\n"
-        "  --cost N     bounds grow for each program until about N schedules were run; 9000, or 60000 with --long\n"
+        "  --cost N     bounds grow for each program until about N schedules were run; 9000, or 25000 with --long\n"
         "  --stop       end at the first failure\n"
         "  --no-litmus  without the lab's own tests (litmus shapes, planted faults)\n"
         "  --quiet, -q  print failures and sums only\n"
@@ -71,10 +72,10 @@ static int wrong(const char *what, const char *word) {
 
 int main(int argc, char **argv) {
     static const struct option longs[] = {
-        {"short", 0, NULL, 's'},     {"long", 0, NULL, 'l'},     {"endless", 0, NULL, 'e'}, {"only", 1, NULL, 'o'},
-        {"quiet", 0, NULL, 'q'}, {"cost", 1, NULL, 'C'},     {"replay", 1, NULL, 'r'},   {"mode", 1, NULL, 'm'},    {"list", 0, NULL, 'L'},
-        {"no-litmus", 0, NULL, 'n'}, {"schedule", 1, NULL, 'c'}, {"modes", 1, NULL, 'M'},   {"stop", 0, NULL, 'S'},
-        {"help", 0, NULL, 'h'},      {NULL, 0, NULL, 0}};
+        {"short", 0, NULL, 's'}, {"long", 0, NULL, 'l'},      {"endless", 0, NULL, 'e'},  {"only", 1, NULL, 'o'},
+        {"quiet", 0, NULL, 'q'}, {"cost", 1, NULL, 'C'},      {"replay", 1, NULL, 'r'},   {"mode", 1, NULL, 'm'},
+        {"list", 0, NULL, 'L'},  {"no-litmus", 0, NULL, 'n'}, {"schedule", 1, NULL, 'c'}, {"modes", 1, NULL, 'M'},
+        {"stop", 0, NULL, 'S'},  {"help", 0, NULL, 'h'},      {NULL, 0, NULL, 0}};
     struct tally tally = {0};
     const char *only = NULL, *replay = NULL, *mode = "sc", *schedule = NULL;
     enum effort effort = SHORT;

@@ -26,10 +26,10 @@ one "a copy" "" "--modes pct,weak --only section" ""
 one "sections that nobody sees" "free|race" "--modes sc" \
     's/lab_rcu_enter()/(void)0/; s/lab_rcu_exit()/(void)0/'
 one "synchronize comes back at once" "race" "--only synchronize" 's/lab_rcu_synchronize()/(void)0/'
-one "a wake that does nothing" "sleeps for ever" "--modes sc" \
+one "a wake that does nothing" "sleeps for ever|no progress" "--modes sc" \
     's/^#endif/#define IVSKIP_HOST_PARK(word, ticket, until) lab_park(word, ticket, until)\n#define IVSKIP_HOST_WAKE(word) (void)(word)\n&/'
 one "no sleeping" "" "--modes sc --only exclusion" \
-    's/^#endif/#define IVSKIP_HOST_PARK(word, ticket, until) lab_relax()\n#define IVSKIP_HOST_WAKE(word) (void)(word)\n&/'
+    's/^#endif/#define IVSKIP_HOST_PARK(word, ticket, until) ((void)(ticket), lab_relax())\n#define IVSKIP_HOST_WAKE(word) (void)(word)\n&/'
 one "a barrier that does not wait" "barrier" "--only barrier" 's/lab_rcu_barrier()/(void)0/'
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

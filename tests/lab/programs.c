@@ -48,7 +48,7 @@ struct op {
 #define Q(key)            {QUERY, key, 0, 0, 0}
 #define N(key)            {NEXT, key, 0, 0, 0}
 #define E                 {ENTER, 0, 0, 0, 0}     /* a read section, in which Q, N and F find nodes, */
-#define F                 {FOLLOW, 0, 0, 0, 0}    /* go on from the last one found, */
+#define F                 {FOLLOW, 0, 0, 0, 0}    /* go on from what N or F found last, */
 #define L                 {LEAVE, 0, 0, 0, 0}     /* and all that was found is read once more */
 #define S(lo, hi, v, h)   {SWAP, lo, hi, v, h}    /* lock, swap in one node; it must cover whole nodes */
 #define P(lo, hi, v, h)   {PAIR, lo, hi, v, h}    /* the same with two nodes, [lo, lo + 1) and the rest */
@@ -183,6 +183,10 @@ static const struct script scripts[] = {
      {I(1, 2, 1, 2), I(2, 5, 2, 1)},
      {{M(1, 3, 3, 1), R}, {E, N(0), F, F, L}},
      WARM},
+    {"section: a scan from a dead node, after the new one was seen",
+     {I(1, 2, 1, 1), I(3, 4, 1, 1)},
+     {{M(1, 4, 2, 1)}, {E, N(0), Q(3), F, L}},
+     WARM},
     {"synchronize: value unmapped, then written", {I(1, 2, 1, 1)}, {{Z(1, 2)}, {E, Q(1), L}}, WARM | DEEP},
     {"synchronize: two readers", {I(1, 2, 1, 1), I(3, 4, 1, 2)}, {{Z(1, 4)}, {E, Q(3), L}, {E, N(0), F, L}}, WARM},
     {"synchronize: two at once", {I(1, 2, 1, 1), I(3, 4, 1, 1)}, {{Z(1, 2)}, {Z(3, 4)}, {E, Q(1), Q(3), L}}, WARM},
@@ -218,8 +222,8 @@ static const struct script scripts[] = {
     {"domain: a tag in a hurry", {{0}}, {{Drop(0)}, {Sync}, {Look(0), Look(0)}}, WARM | DEEP},
     {"domain: one takes, one advances", {{0}}, {{Take(0)}, {Sync}, {Look(0)}}, WARM | DEEP},
     {"domain: two take", {{0}}, {{Take(0)}, {Take(1)}, {Look(0), Look(1)}}, WARM | DEEP},
-    {"domain: one advance, a reader, a drop", {{0}}, {{Drop(0)}, {E, R, L, G, R}, {Linger(0)}}, WARM},
-    {"domain: one advance, a reader, a take", {{0}}, {{Take(0)}, {E, R, L, G, R}, {Linger(0)}}, WARM},
+    {"domain: one advance, a reader, a drop", {{0}}, {{E, G, L, Drop(0)}, {Sync, R}, {Linger(0)}}, WARM | DEEP},
+    {"domain: one advance, a reader, a take", {{0}}, {{E, G, L, Take(0)}, {Sync, R}, {Linger(0)}}, WARM},
     {"barrier: who deferred has left", {{0}}, {{D}, {B}, {E, L}}, ORDINARY},
     {"domain: newcomers", {{0}}, {{Take(0)}, {R}, {Look(0)}}, ORDINARY},
     {"domain: newcomer looks", {{0}}, {{Drop(0), R}, {Look(0)}}, DEEP},
@@ -431,7 +435,7 @@ static long do_gone(const struct op *op) {
 /* ---- readers */
 
 static struct {
-    struct ivs_node *found[4];
+    struct ivs_node *found[4], *last; /* `last`: of N or F */
     unsigned count;
     bool open;
 } section[LAB_THREADS];
@@ -444,6 +448,7 @@ static void read_node(const struct ivs_node *node) {
 static void do_section(bool enter) {
     unsigned me = lab_thread();
     section[me].open = enter;
+    section[me].last = NULL;
     if (enter) ivs_map_read_enter(subject_map);
     while (section[me].count) read_node(section[me].found[--section[me].count]);
     if (!enter) ivs_map_read_exit(subject_map);
@@ -451,7 +456,7 @@ static void do_section(bool enter) {
 
 static long do_query(const struct op *op, struct call *call) {
     unsigned me = lab_thread(), *count = &section[me].count;
-    struct ivs_node *node, **found = section[me].found, *last = *count ? found[*count - 1] : NULL;
+    struct ivs_node *node, **found = section[me].found, *last = section[me].last;
     struct ivs_entry entry;
     int r;
     call->key = op->a;
@@ -464,6 +469,7 @@ static long do_query(const struct op *op, struct call *call) {
         r = node ? 0 : IVS_ENOENT;
         if (node) {
             found[(*count)++] = node;
+            if (op->kind != QUERY) section[me].last = node;
             read_node(node);
             entry = (struct ivs_entry){node->start, ivs_node_end(node), ivs_node_value(node)};
         }
@@ -882,8 +888,8 @@ enum { MODES = sizeof mode_names / sizeof mode_names[0] };
 /* `schedules`: what it may cost, about. */
 static struct lab_options mode_options(const char *mode, const struct script *script, enum effort effort) {
     struct lab_options o = {.stop_thread = -1, .seed = 1, .deviations = 0};
-    o.schedules = effort == SHORT ? 9000 : 60000;
-    if (script->nature & DEEP) o.schedules *= effort == SHORT ? 1 : 8;
+    o.schedules = effort == SHORT ? 9000 : 25000;
+    if (script->nature & DEEP) o.schedules *= effort == SHORT ? 1 : 4;
     o.weak = strstr(mode, "weak") != NULL;
     if (strcmp(mode, "memory") == 0) {
         o.fail_memory = true;
@@ -893,7 +899,7 @@ static struct lab_options mode_options(const char *mode, const struct script *sc
         o.schedules /= 6;
     } else if (strncmp(mode, "pct", 3) == 0) {
         o.pct_depth = 3;
-        o.schedules = effort == SHORT ? 300 : 10000;
+        o.schedules = effort == SHORT ? 300 : 4000;
     }
     return o;
 }
@@ -915,6 +921,7 @@ static struct lab_result deepen(const struct lab_program *program, struct lab_op
         }
         unsigned long now = r.schedules - all.schedules;
         if (!r.complete || r.failed || now == before) return r;
+        if (!before && now * (r.points / r.schedules) > 2 * cost) return r; /* each point of choice, once */
         if (before && (double)now * (double)now / (double)before * o.deviations / (o.deviations + 1) > (double)cost)
             return r;
         before = now;
@@ -922,13 +929,27 @@ static struct lab_result deepen(const struct lab_program *program, struct lab_op
     }
 }
 
-/* Must the others finish when this thread stops for ever? Readers always, writers where nobody
- * wants what another holds. */
+static bool reads(const struct op *op) {
+    return (op->kind >= QUERY && op->kind <= LEAVE) || op->kind == LOOK || op->kind == LINGER || op->kind == GIVE;
+}
+
+static bool waits_for_readers(const struct op *op) {
+    return op->kind == GONE || op->kind == TAKE || op->kind == SYNCHRONIZE || op->kind == BARRIER;
+}
+
+/* Must the others finish when this thread stops for ever? Readers always, those who do not wait for readers if it is
+ * one, and writers where nobody wants what another holds. */
 static bool may_stop(const struct script *script, unsigned thread, unsigned threads) {
-    for (unsigned t = 0; t < threads && t < 3; t++)
-        for (const struct op *op = script->t[t]; t != thread && !(script->nature & STRANGERS) && op->kind; op++)
-            if (op->kind != QUERY && op->kind != NEXT && op->kind != LOOK && op->kind != LINGER) return false;
-    return thread < threads;
+    bool others_read = true, others_wait = false, it_reads = true;
+    if (thread >= threads || thread >= 3 || script->nature & STRANGERS) return thread < threads;
+    for (unsigned t = 0; t < 3; t++)
+        for (const struct op *op = script->t[t]; op->kind; op++)
+            if (t == thread) it_reads &= reads(op);
+            else {
+                others_read &= reads(op);
+                others_wait |= waits_for_readers(op);
+            }
+    return others_read || (it_reads && !others_wait);
 }
 
 static void run_mode(struct tally *tally, const struct script *script, const char *mode, enum effort effort,
@@ -1003,11 +1024,14 @@ int programs_bytes(const uint8_t *bytes, size_t count) {
     if (count < 2) return 0;
     struct lab_program program = program_of(&scripts[bytes[0] % SCRIPTS]);
     struct lab_options o = {.stop_thread = -1, .bytes = bytes + 2, .byte_count = count - 2};
-    o.weak = bytes[1] & 1 && !(scripts[bytes[0] % SCRIPTS].nature & SC_ONLY);
-    o.fail_memory = bytes[1] & 2;
+    o.fail_memory = bytes[1] % 3 == 2;
+    o.weak = bytes[1] % 3 == 1 && !(scripts[bytes[0] % SCRIPTS].nature & SC_ONLY);
     struct lab_result result = lab_explore(&program, &o);
     if (result.failed)
-        fprintf(stderr, "%s: %s\nweak %d, memory %d, schedule %s\n", program.name, result.reason, o.weak, o.fail_memory,
+        fprintf(stderr, "%s\nlab --replay \"%s\" --mode %s --schedule '%s'\n", result.reason, program.name,
+                o.fail_memory ? "memory"
+                : o.weak      ? "weak"
+                              : "sc",
                 result.schedule);
     return result.failed;
 }

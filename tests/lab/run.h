@@ -8,8 +8,8 @@
 struct tally {
     unsigned passed, failed, explored; /* `explored`: programs on the map, to the end of their bound */
     unsigned long schedules, steps, states;
-    bool quiet, stop;  /* say failures only; end at the first */
-    const char *modes; /* NULL: all */
+    bool quiet, stop;   /* say failures only; end at the first */
+    const char *modes;  /* NULL: all */
     unsigned long cost; /* schedules for a program in a mode, about; 0: as the effort says */
 };
 
