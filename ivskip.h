@@ -166,6 +166,8 @@
  *                               [d] spin
  *   IVSKIP_HOST_WAKE(word)      (with PARK, or neither) [c] any context of an unlock or
  *                               swap; must not sleep; wakes all sleepers. [d] nothing
+ *   IVSKIP_HOST_OWNER()         [c] any; 64 bits that tell the calling thread from others, for range locks; not 0.
+ *                               [d] 0: unknown
  *   IVSKIP_HOST_YIELD()         [c] outside sections; gives the processor away. [d] RELAX
  *   IVSKIP_RELAX()              [c] any; one polite step of a spin. [d] the processor's pause, or nothing
  *   IVSKIP_ASSERT(condition)    [c] any; with IVSKIP_DEBUG only. [d] trap
@@ -309,6 +311,22 @@
 #define ivs_map_dump                 IVS_SYM_(ivs_map_dump)
 #define ivs_map_get_stats            IVS_SYM_(ivs_map_get_stats)
 #define ivs_map_reset_after_fork     IVS_SYM_(ivs_map_reset_after_fork)
+#define ivs_range_lock_init          IVS_SYM_(ivs_range_lock_init)
+#define ivs_range_lock_prepare       IVS_SYM_(ivs_range_lock_prepare)
+#define ivs_range_lock_destroy       IVS_SYM_(ivs_range_lock_destroy)
+#define ivs_range_lock               IVS_SYM_(ivs_range_lock)
+#define ivs_range_trylock            IVS_SYM_(ivs_range_trylock)
+#define ivs_range_timedlock          IVS_SYM_(ivs_range_timedlock)
+#define ivs_range_lock_async         IVS_SYM_(ivs_range_lock_async)
+#define ivs_range_cancel             IVS_SYM_(ivs_range_cancel)
+#define ivs_range_unlock             IVS_SYM_(ivs_range_unlock)
+#define ivs_range_lock_set           IVS_SYM_(ivs_range_lock_set)
+#define ivs_range_unlock_set         IVS_SYM_(ivs_range_unlock_set)
+#define ivs_range_downgrade          IVS_SYM_(ivs_range_downgrade)
+#define ivs_range_try_upgrade        IVS_SYM_(ivs_range_try_upgrade)
+#define ivs_range_lock_get_stats     IVS_SYM_(ivs_range_lock_get_stats)
+#define ivs_range_lock_dump          IVS_SYM_(ivs_range_lock_dump)
+#define ivs_range_lock_reset_after_fork IVS_SYM_(ivs_range_lock_reset_after_fork)
 
 /* Error codes: negative errno values of Linux, also where there is no errno.h. */
 enum {
@@ -320,7 +338,8 @@ enum {
     IVS_EPERM = -1,      /* misuse of a handle or node: not locked, not ours, published already */
     IVS_EDEADLK = -35,   /* called inside a read section, or a release callback waits */
     IVS_EBADMSG = -74,   /* ivs_map_validate found a broken invariant */
-    IVS_ETIMEDOUT = -110 /* the time is over */
+    IVS_ETIMEDOUT = -110,  /* the time is over */
+    IVS_EINPROGRESS = -115 /* not yet; a callback will tell */
 };
 
 /* -------------------------------------------------------------------------------- types */
@@ -969,6 +988,250 @@ IVS_API int ivs_map_get_stats(struct ivs_map *map, struct ivs_map_stats *stats);
  *  Lifetime: nodes stay. */
 IVS_API int ivs_map_reset_after_fork(struct ivs_map *map) IVS_MUST_CHECK;
 
+/* -------------------------------------------------------------------------------- API: range locks */
+
+enum ivs_range_mode {
+    IVS_SHARED = 1,    /* with other shared holders */
+    IVS_EXCLUSIVE = 2, /* alone */
+    IVS_NESTED =
+        4 /* flag: the caller holds other ranges of this lock, so it does not queue behind those who wait for them */
+};
+
+/*
+ * A lock on ranges of [0, 2^64) (manual, section 9). Idle, or held by one: this and nothing else.
+ *
+ * root:  0 idle | handle, 1 held by that one | handle, 1 + 2 the same, under change | table, 4 held ranges are in a map
+ */
+struct ivs_range_lock {
+    uintptr_t root_;
+    struct ivs_domain *domain_;
+    ivs_u64_ grants_; /* acquisitions that needed no table */
+} __attribute__((aligned(8)));
+
+#define IVS_RANGE_LOCK_INIT                                                                                            \
+    { 0, NULL, 0 }
+
+/* The handle of a request, kept by the caller: zero it before its first use (IVS_RANGE_INIT), do not move it while it
+ * is held or waits. The fields without underscore may be read while it is held. */
+struct ivs_range {
+    struct ivs_range_lock *lock; /* NULL: holds nothing */
+    uint64_t start;              /* [start, end); end == 0: 2^64 */
+    uint64_t end;
+    uint64_t owner;       /* who asks; 0: the calling thread. Set it before the request */
+    uint32_t mode;        /* enum ivs_range_mode */
+    uint32_t state_;      /* of one who waits */
+    uint64_t other_start; /* after -EDEADLK: the range that can never be free */
+    uint64_t other_end;
+    uint64_t holder_; /* the owner, in fact */
+    uint64_t start_, last_;
+    uint64_t by_start_, by_last_; /* the held range that it sleeps for */
+    uint64_t since_;
+    struct ivs_node *node_;
+    struct ivs_range *self_; /* its address: a copy is no handle */
+    struct ivs_range *next_, *prev_;
+    struct ivs_range *chain_;
+    void (*done_)(struct ivs_range *range, int result);
+    uint32_t vain_;  /* times that it was woken and found the range taken */
+    uint32_t woken_; /* by a release, and has not tried since */
+} __attribute__((aligned(8)));
+
+#if defined(__cplusplus)
+#define IVS_RANGE_INIT                                                                                                 \
+    {}
+#else
+#define IVS_RANGE_INIT                                                                                                 \
+    { 0 }
+#endif
+
+/* Bytes in front of each node in the domain of a range lock. */
+#define IVSKIP_RANGE_PAYLOAD 16
+
+struct ivs_range_stats {
+    uint64_t acquisitions;
+    uint64_t waits;        /* requests that had to wait */
+    uint64_t longest_wait; /* nanoseconds, of those that are over */
+    uint64_t wakes;        /* wake-ups of waiters */
+    uint64_t false_wakes;  /* that found the range taken again */
+    uint64_t waiting;      /* requests that wait now */
+    uint64_t held;         /* pieces that are held now */
+    uint64_t cached;       /* pieces that are kept for the next who asks for the same range */
+};
+
+/** Makes an idle lock; IVS_RANGE_LOCK_INIT does the same without a call. `domain` (may be NULL: one for each lock)
+ *  gives the memory, and may be shared by many locks; its payload_size must be IVSKIP_RANGE_PAYLOAD.
+ *  Context: any; does not sleep, does not allocate.
+ *  Progress: wait-free.
+ *  Ordering: none; publish the lock to other threads yourself.
+ *  Returns: 0; -EINVAL: NULL lock, or a domain that was not made or has another payload size.
+ *  Lifetime: the lock's memory is the caller's; it must not move. A shared domain must outlive the lock. */
+IVS_API int ivs_range_lock_init(struct ivs_range_lock *lock, struct ivs_domain *domain) IVS_MUST_CHECK;
+
+/** Allocates now what the lock needs when it is first held by two at once, so that this cannot fail later.
+ *  Context: as ivs_range_lock.
+ *  Progress: the allocator's.
+ *  Ordering: none.
+ *  Returns: 0, also if it was done before; -EINVAL; -ENOMEM.
+ *  Lifetime: until ivs_range_lock_destroy. */
+IVS_API int ivs_range_lock_prepare(struct ivs_range_lock *lock) IVS_MUST_CHECK;
+
+/** Ends a lock. It may be called as soon as the last holder's release is under way: that one is waited for.
+ *  Context: outside read sections; no other call on the lock runs but releases; sleeps.
+ *  Progress: linear in the pieces that are kept; waits for a grace period.
+ *  Ordering: all that was done under the lock happens before the return.
+ *  Returns: 0; -EINVAL: NULL; -EBUSY: a range is held or waited for, nothing done; -EDEADLK: inside a read section.
+ *  Lifetime: the memory may be reused; it is an idle lock again. */
+IVS_API int ivs_range_lock_destroy(struct ivs_range_lock *lock) IVS_MUST_CHECK;
+
+#if defined(__cplusplus) /* a function and a struct of one name: write `struct ivs_range_lock`, in C++ too */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"
+#endif
+/** Takes [start, end) in a mode: IVS_SHARED or IVS_EXCLUSIVE, with IVS_NESTED where the caller holds a range of this
+ *  lock already (manual, section 9: order rules).
+ *  Context: outside read sections; sleeps.
+ *  Progress: blocking, fair (G9). One who asks for what nobody else wants never waits for a holder.
+ *  Ordering: acquire: pairs with the release of whoever held a part before.
+ *  Returns: 0; -EINVAL: NULL, bad range or mode; -ENOMEM: for the pieces (never where the lock is idle, nor for the
+ *  range that was held last); -EPERM: the handle is in use; -EDEADLK: inside a read section, or (IVSKIP_DEBUG) by
+ *  waiting, the owner would wait for itself; other_start and other_end tell for which range.
+ *  Lifetime: the handle belongs to the lock until the release.
+ *  Source: A. Kogan, D. Dice, S. Issa, Scalable range locks for scalable address spaces and beyond, EuroSys 2020 (a
+ *  list of held ranges without a lock around it); cached pieces, the map and the queue are our own. */
+IVS_API int ivs_range_lock(struct ivs_range_lock *lock, struct ivs_range *range, uint64_t start, uint64_t end,
+                           unsigned mode) IVS_MUST_CHECK;
+#if defined(__cplusplus)
+#pragma GCC diagnostic pop
+#endif
+
+/** As ivs_range_lock, without waiting for a holder. It may wait for a moment for another call's bookkeeping.
+ *  Context: as ivs_range_lock.
+ *  Progress: waits for no holder.
+ *  Ordering: acquire on success.
+ *  Returns: as ivs_range_lock; -EBUSY: a part is held, or somebody waits who goes first.
+ *  Lifetime: as ivs_range_lock. */
+IVS_API int ivs_range_trylock(struct ivs_range_lock *lock, struct ivs_range *range, uint64_t start, uint64_t end,
+                              unsigned mode) IVS_MUST_CHECK;
+
+/** As ivs_range_lock, for at most `nanoseconds` (monotonic clock).
+ *  Context: as ivs_range_lock.
+ *  Progress: blocking, bounded by the time given.
+ *  Ordering: acquire on success.
+ *  Returns: as ivs_range_lock; -ETIMEDOUT: nothing is held and nothing stays behind.
+ *  Lifetime: as ivs_range_lock. */
+IVS_API int ivs_range_timedlock(struct ivs_range_lock *lock, struct ivs_range *range, uint64_t start, uint64_t end,
+                                unsigned mode, uint64_t nanoseconds) IVS_MUST_CHECK;
+
+/** As ivs_range_lock, without sleeping: if the range is not free, done(range, result) is called once when it is ours
+ *  (0), or when that failed (-ENOMEM). For event loops: let it write to an eventfd.
+ *  Context: as ivs_range_trylock. `done` runs in the thread that let the range go, inside its call; it must not wait;
+ *  it may release ranges.
+ *  Progress: as ivs_range_trylock; fair as ivs_range_lock.
+ *  Ordering: acquire, before the return of 0 or the call of `done`.
+ *  Returns: 0: it is ours at once, `done` will not be called; -EINPROGRESS: `done` will be; else as ivs_range_lock.
+ *  Lifetime: the handle belongs to the lock until the release, a failure, or ivs_range_cancel. */
+IVS_API int ivs_range_lock_async(struct ivs_range_lock *lock, struct ivs_range *range, uint64_t start, uint64_t end,
+                                 unsigned mode, void (*done)(struct ivs_range *range, int result)) IVS_MUST_CHECK;
+
+/** Takes an asynchronous request back.
+ *  Context: outside read sections; may sleep for a moment.
+ *  Progress: waits for no holder.
+ *  Ordering: none.
+ *  Returns: 0: it is gone, `done` will not be called; -EBUSY: too late, `done` was called or is about to be: release
+ *  the range there; -EPERM: not a request of this lock; -EINVAL: NULL.
+ *  Lifetime: after 0 the handle is the caller's again. */
+IVS_API int ivs_range_cancel(struct ivs_range_lock *lock, struct ivs_range *range) IVS_MUST_CHECK;
+
+/** Lets a range go, and wakes those who waited for it.
+ *  Context: any thread (IVSKIP_DEBUG: of the same owner); outside read sections; does not allocate; waits for no
+ *  holder; may run the callbacks of asynchronous requests.
+ *  Progress: wait-free if it was exclusive and nobody waits.
+ *  Ordering: release.
+ *  Returns: 0; -EINVAL: NULL; -EPERM: not held, or held in another lock, a moved or changed handle, released twice,
+ *  another owner (IVSKIP_DEBUG): nothing done.
+ *  Lifetime: the handle is the caller's again; the lock may be destroyed. */
+IVS_API int ivs_range_unlock(struct ivs_range_lock *lock, struct ivs_range *range);
+
+/** Takes `count` ranges, all or none: start, end and mode of each handle say which. Sorted inside, so that sets never
+ *  deadlock with each other; the array keeps its order. Ranges of a set may overlap only if both are shared.
+ *  Context: as ivs_range_lock.
+ *  Progress: blocking; n log n in the ranges. What it holds meanwhile keeps others waiting.
+ *  Ordering: acquire.
+ *  Returns: as ivs_range_lock (-EINVAL also: two of them conflict); on an error nothing is held.
+ *  Lifetime: as ivs_range_lock; release with ivs_range_unlock_set, or one by one. */
+IVS_API int ivs_range_lock_set(struct ivs_range_lock *lock, struct ivs_range *ranges, size_t count) IVS_MUST_CHECK;
+
+/** Releases each range of a set.
+ *  Context: as ivs_range_unlock.
+ *  Progress: as ivs_range_unlock, for each.
+ *  Ordering: release.
+ *  Returns: 0; -EINVAL: NULL; -EPERM: some were not held (see ivs_range_unlock); the others are released.
+ *  Lifetime: as ivs_range_unlock. */
+IVS_API int ivs_range_unlock_set(struct ivs_range_lock *lock, struct ivs_range *ranges, size_t count);
+
+/** From exclusive to shared, without letting go.
+ *  Context: as ivs_range_unlock.
+ *  Progress: as ivs_range_unlock; never fails for memory.
+ *  Ordering: release, for those who come in.
+ *  Returns: 0, also if it was shared; -EINVAL, -EPERM: as ivs_range_unlock.
+ *  Lifetime: unchanged. */
+IVS_API int ivs_range_downgrade(struct ivs_range_lock *lock, struct ivs_range *range);
+
+/** From shared to exclusive, if nobody shares a part just now.
+ *  Context: as ivs_range_trylock.
+ *  Progress: waits for no holder.
+ *  Ordering: acquire on success.
+ *  Returns: 0, also if it was exclusive; -EBUSY: somebody shares it, it stays shared; -ENOMEM; -EINVAL, -EPERM: as
+ *  ivs_range_unlock; -EDEADLK: inside a read section.
+ *  Lifetime: unchanged. */
+IVS_API int ivs_range_try_upgrade(struct ivs_range_lock *lock, struct ivs_range *range) IVS_MUST_CHECK;
+
+/** Counts; figures of one moment each, not of the same one.
+ *  Context: as ivs_range_trylock.
+ *  Progress: linear in pieces and waiters.
+ *  Ordering: none.
+ *  Returns: 0; -EINVAL: NULL argument.
+ *  Lifetime: none. */
+IVS_API int ivs_range_lock_get_stats(struct ivs_range_lock *lock, struct ivs_range_stats *stats);
+
+/** Writes holders and waiters as text, a line each, piece by piece through put(ctx, string).
+ *  Context: as ivs_range_trylock; `put` must not use the lock.
+ *  Progress: linear in pieces and waiters; those who begin or end to wait wait meanwhile.
+ *  Ordering: none.
+ *  Returns: 0; -EINVAL: NULL argument.
+ *  Lifetime: strings are valid during the call of put. */
+IVS_API int ivs_range_lock_dump(struct ivs_range_lock *lock, void (*put)(void *ctx, const char *text), void *ctx);
+
+/** In the child of a fork(): the lock is idle, whoever held or waited for a part. A shared domain is reset first, by
+ *  its own call.
+ *  Context: the child's only thread, before any other use of the lock. Handles of before must not be used, but may be
+ *  zeroed and used again.
+ *  Progress: linear in the pieces.
+ *  Ordering: none needed; the caller is alone.
+ *  Returns: 0; -EINVAL: NULL.
+ *  Lifetime: the lock's memory stays with the lock. */
+IVS_API int ivs_range_lock_reset_after_fork(struct ivs_range_lock *lock) IVS_MUST_CHECK;
+
+#if defined(__cplusplus)
+/* Holds a range for a scope: `ivs_range_guard hold(lock, 0, 4096, IVS_SHARED); if (!hold) ... hold.error() ...` */
+class ivs_range_guard {
+  public:
+    ivs_range_guard(struct ivs_range_lock &lock, uint64_t start, uint64_t end, unsigned mode) : range_(), error_(0) {
+        error_ = ivs_range_lock(&lock, &range_, start, end, mode);
+    }
+    ~ivs_range_guard() { (void)unlock(); }
+    int unlock() { return range_.lock ? ivs_range_unlock(range_.lock, &range_) : IVS_EPERM; }
+    int downgrade() { return ivs_range_downgrade(range_.lock, &range_); }
+    int error() const { return error_; }
+    explicit operator bool() const { return range_.lock != nullptr; }
+
+  private:
+    ivs_range_guard(const ivs_range_guard &);            // not to be moved or copied
+    ivs_range_guard &operator=(const ivs_range_guard &); // likewise
+    struct ivs_range range_;
+    int error_;
+};
+#endif
+
 /* -------------------------------------------------------------------------------- atomics */
 
 /*
@@ -1068,6 +1331,13 @@ static inline struct ivs_node *ivs_lock_next(const struct ivs_lock *lock, const 
  *   P13 push on the orphan stack -> the exchange that takes all.
  *   P14 a record changes hands: thread exit, claim, end of the domain.
  *   P16 the count of a thread's releases -> ivs_domain_barrier: callbacks that another thread runs have ended.
+ *   P17 end of a guard on a range lock's queue -> the next one's begin: the queue, and the handles in it.
+ *   P18 a piece is let go, frozen or thawed -> it is taken or looked at: what the holder before did under the lock, and
+ *       what the piece was when it was cut.
+ *   P19 a waiter is roused -> it looks at its state: what the one who let go did.
+ *   P20 a range lock's root changes -> the next look at it: the handle of the one who holds it, the table, what the
+ *       holder before did.
+ *   P21 a release has passed -> the lock is destroyed: the table is not touched any more.
  *   P15 (liburcu, host) the flag that a grace period is under way, and the stack of what
  *   waits for the next: either the
  *       callback finds what was pushed, or the pusher finds that it must start. Store
@@ -1116,6 +1386,9 @@ static inline struct ivs_node *ivs_lock_next(const struct ivs_lock *lock, const 
 #endif
 #ifndef IVSKIP_HOST_RCU_HELD
 #define IVSKIP_HOST_RCU_HELD() 0
+#endif
+#ifndef IVSKIP_HOST_OWNER
+#define IVSKIP_HOST_OWNER() 0
 #endif
 
 #else /* userspace */
@@ -3449,6 +3722,1300 @@ int ivs_map_dump(struct ivs_map *map, enum ivs_dump_format format, void (*put)(v
     ivs_map_read_exit(map);
     return 0;
 }
+
+/* -------------------------------------------------------------------------------- range locks: pieces */
+
+/*
+ * A held range is one unlocked node of a map (exclusive) or several that make it up (shared: cut where the ranges of
+ * others begin and end), and each such piece has a state in front of its node:
+ *
+ *     63 ........... 32 | 31 ........... 3 |     2     |   1  |   0
+ *     acquisitions      | shared holders   | EXCLUSIVE | WAIT | DEAD
+ *
+ * A piece that nobody holds stays for the next who asks for just that range: that one finds it by a query and takes it
+ * by one CAS. Others look on it as on a gap.
+ *
+ *   R1  a piece is taken only by a CAS on its state that sees no DEAD, or by coming into the map taken. Whoever replaces
+ *       a node holds its level-0 lock, and has set DEAD before by a CAS that saw no exclusive holder. So a piece that
+ *       is taken is in the map, and stays there until it is let go or, shared, replaced by pieces with its count.
+ *   R2  the bounds of a holder's pieces, together, are its range: an exclusive holder's is one piece with just
+ *       its bounds, and a cut is made where a shared range begins or ends. Two who conflict share a key, so they would
+ *       share a piece, which R1 forbids; no key outside a range is looked at.
+ *   R3  WAIT is set on a held piece only, under the queue's guard, by one who is then marked SLEEPING for its bounds;
+ *       the release that empties the piece clears WAIT in the same RMW, then takes the guard and passes: so no wake is
+ *       lost. Parts of a cut piece inherit it.
+ *   R4  one who waits is AWAKE (it tries, or is about to), or SLEEPING (R3), or SKIPPED: then an AWAKE one before it in
+ *       the queue conflicts with it, or the first of the queue bars it. Whoever ceases to be such a reason passes.
+ *   R5  the first of the queue bars newcomers who conflict with it: shared ones at once, exclusive ones after it was
+ *       woken in vain. Those who hold ranges already (NESTED) are not barred: else it would wait for them for ever.
+ *   R6  a release that will pass counts itself in `wakers` before its RMW on the piece: who destroys the lock sees the
+ *       piece free, so it sees the count, and waits. A release that need not pass touches nothing after its RMW.
+ */
+#define IVS_PIECE_DEAD_      ((ivs_u64_)1)
+#define IVS_PIECE_WAIT_      ((ivs_u64_)2)
+#define IVS_PIECE_EXCLUSIVE_ ((ivs_u64_)4)
+#define IVS_PIECE_SHARED_    ((ivs_u64_)8)
+#define IVS_PIECE_COUNT_     ((ivs_u64_)0xfffffff8u)
+#define IVS_PIECE_GRANT_     ((ivs_u64_)1 << 32)
+#define IVS_AGAIN_           1
+
+enum { IVS_ROOT_HANDLE_ = 1, IVS_ROOT_CHANGE_ = 2, IVS_ROOT_TABLE_ = 4 };       /* lock->root_ */
+enum { IVS_RANGE_AWAKE_ = 1, IVS_RANGE_SLEEPING_ = 2, IVS_RANGE_SKIPPED_ = 3 }; /* range->state_ */
+enum { IVS_BARS_SHARED_ = 1, IVS_BARS_EXCLUSIVE_ = 2 };                         /* table->bars */
+
+#ifndef IVS_RANGE_CACHE_
+#define IVS_RANGE_CACHE_ 64 /* pieces up to which none that is free is looked for to be removed */
+#endif
+#ifndef IVS_RANGE_TRACK_
+#define IVS_RANGE_TRACK_ IVSKIP_DEBUG /* holders are listed, so that cycles are found */
+#endif
+
+struct ivs_piece_ {
+    ivs_u64_ state;
+    ivs_u64_ owner; /* of an exclusive one; for the dump */
+};
+IVS_STATIC_ASSERT_(sizeof(struct ivs_piece_) == IVSKIP_RANGE_PAYLOAD, "the payload of a range lock's domain");
+IVS_STATIC_ASSERT_(sizeof(struct ivs_range_lock) <= 128, "an idle lock takes at most 128 bytes");
+
+/* What a range lock has once it was held by two at once. */
+struct ivs_ranges_ {
+    struct ivs_map map;
+    struct ivs_domain *domain;
+    unsigned char pad[IVS_LINE_];     /* above and next: read by every request; then: written by those who wait */
+    ivs_u64_ first_start, first_last; /* the first of the queue, whom it bars: hints, the guard decides */
+    uint32_t bars;
+    unsigned char pad2[IVS_LINE_];
+    ivs_u64_ nodes; /* pieces, also free ones; changes when one comes or goes */
+    ivs_u64_ hand;  /* where the next free one is looked for */
+    ivs_u64_ granted;
+    uint32_t wakers;
+    uint32_t guard; /* 0 free, 1 held, 2 held and waited for; of what follows */
+    struct ivs_range *first, *last;
+    struct ivs_range *holders; /* IVS_RANGE_TRACK_ */
+    uint64_t waits, longest, wakes, false_wakes;
+} __attribute__((aligned(8)));
+
+/* Bounds and mode of what is in the way. */
+struct ivs_blocker_ {
+    uint64_t start, last;
+    bool exclusive;
+};
+
+static inline struct ivs_piece_ *ivs_piece_of_(const struct ivs_node *node) {
+    return (struct ivs_piece_ *)(uintptr_t)node - 1;
+}
+
+static inline bool ivs_piece_conflicts_(ivs_u64_ state, uint32_t mode) {
+    return (state & (mode & IVS_EXCLUSIVE ? IVS_PIECE_EXCLUSIVE_ | IVS_PIECE_COUNT_ : IVS_PIECE_EXCLUSIVE_)) != 0;
+}
+
+static inline bool ivs_meets_(uint64_t start, uint64_t last, uint64_t start2, uint64_t last2) {
+    return start <= last2 && start2 <= last;
+}
+
+static inline bool ivs_range_clash_(const struct ivs_range *a, const struct ivs_range *b) {
+    return ((a->mode | b->mode) & IVS_EXCLUSIVE) && ivs_meets_(a->start_, a->last_, b->start_, b->last_);
+}
+
+static bool ivs_by_clash_(const struct ivs_blocker_ *by, const struct ivs_range *range) {
+    return (by->exclusive || (range->mode & IVS_EXCLUSIVE)) &&
+           ivs_meets_(by->start, by->last, range->start_, range->last_);
+}
+
+static void ivs_by_(struct ivs_blocker_ *by, const struct ivs_node *node, ivs_u64_ state) {
+    by->start = node->start;
+    by->last = node->last;
+    by->exclusive = (state & IVS_PIECE_EXCLUSIVE_) != 0;
+}
+
+static uint64_t ivs_thread_id_(void) {
+#if IVS_RCU_IS_(BUILTIN)
+    return (uint64_t)(uintptr_t)&ivs_thread_;
+#elif IVS_RCU_IS_(HOST)
+    return IVSKIP_HOST_OWNER();
+#else
+    return (uint64_t)(uintptr_t)&ivs_random_state_;
+#endif
+}
+
+/* -------------------------------------------------------------------------------- range locks: the queue */
+
+static void ivs_guard_(struct ivs_ranges_ *table) {
+    uint32_t free = 0;
+    for (int i = 0; i < IVSKIP_SPIN; i++, free = 0) {
+        if (ivs_cas_acq_rel_32_(&table->guard, &free, 1)) return; /* [P17] */
+        IVSKIP_RELAX();
+    }
+    while (ivs_exchange_acq_rel_32_(&table->guard, 2)) /* [P17] */
+        IVSKIP_HOST_PARK(&table->guard, 2, UINT64_MAX);
+}
+
+static void ivs_unguard_(struct ivs_ranges_ *table) {
+    if (ivs_exchange_acq_rel_32_(&table->guard, 0) == 2) IVSKIP_HOST_WAKE(&table->guard); /* [P17] */
+}
+
+/* R5: what the first of the queue bars. */
+static uint32_t ivs_bars_(const struct ivs_range *first) {
+    return first->mode & IVS_EXCLUSIVE ? IVS_BARS_SHARED_ | (first->vain_ ? (uint32_t)IVS_BARS_EXCLUSIVE_ : 0)
+                                       : (first->vain_ ? (uint32_t)IVS_BARS_EXCLUSIVE_ : 0);
+}
+
+static bool ivs_barred_by_(uint32_t bars, uint32_t mode) {
+    if (mode & IVS_NESTED) return false;
+    return (bars & (mode & IVS_EXCLUSIVE ? IVS_BARS_EXCLUSIVE_ : IVS_BARS_SHARED_)) != 0;
+}
+
+/* Does a newcomer have to queue? A hint: what it reads may be torn. */
+static bool ivs_barred_(struct ivs_ranges_ *table, const struct ivs_range *range) {
+    uint32_t bars = ivs_load_relaxed_32_(&table->bars);
+    return bars && ivs_barred_by_(bars, range->mode) &&
+           ivs_meets_(ivs_load_relaxed_64_(&table->first_start), ivs_load_relaxed_64_(&table->first_last),
+                      range->start_, range->last_);
+}
+
+/* Guard held: the first of the queue, or what it bars, may have changed. */
+static void ivs_first_publish_(struct ivs_ranges_ *table) {
+    struct ivs_range *first = table->first;
+    uint32_t bars = first ? ivs_bars_(first) : 0;
+    if (bars) {
+        ivs_store_relaxed_64_(&table->first_start, first->start_);
+        ivs_store_relaxed_64_(&table->first_last, first->last_);
+    }
+    if (ivs_load_relaxed_32_(&table->bars) != bars) ivs_store_relaxed_32_(&table->bars, bars);
+}
+
+/* Guard held: has somebody the right to try before this one? [R4] */
+static bool ivs_range_behind_(struct ivs_ranges_ *table, const struct ivs_range *range) {
+    struct ivs_range *first = table->first, *other;
+    if (first != range && ivs_range_clash_(first, range) && ivs_barred_by_(ivs_bars_(first), range->mode)) return true;
+    for (other = first; other != range; other = other->next_)
+        if (ivs_load_relaxed_32_(&other->state_) == IVS_RANGE_AWAKE_ && ivs_range_clash_(other, range)) return true;
+    return false;
+}
+
+static void ivs_range_mark_(struct ivs_range *range, uint32_t state) { ivs_store_relaxed_32_(&range->state_, state); }
+
+static void ivs_range_sleeps_(struct ivs_range *range, const struct ivs_blocker_ *by) {
+    range->by_start_ = by->start;
+    range->by_last_ = by->last;
+    ivs_range_mark_(range, IVS_RANGE_SLEEPING_);
+}
+
+/* Guard held: it may try. A sleeper is woken under the guard, which it takes before it leaves: so its handle is there. */
+static void ivs_range_rouse_(struct ivs_ranges_ *table, struct ivs_range *range, struct ivs_range **async) {
+    range->woken_ = 1;
+    table->wakes++;
+    ivs_store_release_32_(&range->state_, IVS_RANGE_AWAKE_); /* [P19] */
+    if (range->done_) {
+        range->chain_ = *async;
+        *async = range;
+    } else {
+        IVSKIP_HOST_WAKE(&range->state_);
+    }
+}
+
+/* Guard held: [start, last] was let go (held_shared: shared holders stay). In the order of the queue, those who slept
+ * for it may try, unless one who tries already conflicts with them. */
+static void ivs_range_pass_(struct ivs_ranges_ *table, uint64_t start, uint64_t last, bool held_shared,
+                            struct ivs_range **async) {
+    for (struct ivs_range *range = table->first; range; range = range->next_) {
+        uint32_t state = ivs_load_relaxed_32_(&range->state_);
+        if (state != IVS_RANGE_SLEEPING_ || !ivs_meets_(range->by_start_, range->by_last_, start, last)) continue;
+        if (held_shared && (range->mode & IVS_EXCLUSIVE)) continue;
+        if (ivs_range_behind_(table, range)) ivs_range_mark_(range, IVS_RANGE_SKIPPED_);
+        else ivs_range_rouse_(table, range, async);
+    }
+}
+
+/* Guard held: `range` does not try any more. If it sleeps for `by`, or holds it, those who were skipped because of it
+ * and conflict with that sleep for it too, and WAIT is set there; the others may try. [R4] */
+static void ivs_range_settle_(struct ivs_ranges_ *table, const struct ivs_range *range, const struct ivs_blocker_ *by,
+                              struct ivs_range **async) {
+    for (struct ivs_range *other = table->first; other; other = other->next_) {
+        if (ivs_load_relaxed_32_(&other->state_) != IVS_RANGE_SKIPPED_ || !ivs_range_clash_(range, other)) continue;
+        if (by && ivs_by_clash_(by, other)) ivs_range_sleeps_(other, by);
+        else if (!ivs_range_behind_(table, other)) ivs_range_rouse_(table, other, async);
+    }
+}
+
+static void ivs_range_enqueue_(struct ivs_ranges_ *table, struct ivs_range *range) {
+    ivs_guard_(table);
+    range->vain_ = range->woken_ = 0;
+    range->next_ = NULL;
+    range->prev_ = table->last;
+    if (table->last) table->last->next_ = range;
+    else table->first = range;
+    table->last = range;
+    table->waits++;
+    range->since_ = IVSKIP_HOST_NOW();
+    ivs_range_mark_(range, IVS_RANGE_AWAKE_);
+    ivs_first_publish_(table);
+    ivs_unguard_(table);
+}
+
+static void ivs_range_unlink_(struct ivs_range **first, struct ivs_range **last, struct ivs_range *range) {
+    if (range->prev_) range->prev_->next_ = range->next_;
+    else *first = range->next_;
+    if (range->next_) range->next_->prev_ = range->prev_;
+    else if (last) *last = range->prev_;
+    range->next_ = range->prev_ = NULL;
+}
+
+/* Leaves the queue; guard held. */
+static void ivs_range_dequeue_(struct ivs_ranges_ *table, struct ivs_range *range, bool got, struct ivs_range **async) {
+    struct ivs_blocker_ by = {range->start_, range->last_, true};
+    bool alone = got && (range->mode & IVS_EXCLUSIVE);
+    uint64_t waited = IVSKIP_HOST_NOW() - range->since_;
+    struct ivs_range *other;
+    ivs_range_unlink_(&table->first, &table->last, range);
+    ivs_range_mark_(range, 0);
+    if (!got) range->lock = NULL;
+    if (waited > table->longest) table->longest = waited;
+    for (other = table->first; alone && other; other = other->next_)
+        if (ivs_load_relaxed_32_(&other->state_) == IVS_RANGE_SKIPPED_ && ivs_range_clash_(range, other)) break;
+    if (alone && other) (void)ivs_or_acq_rel_64_(&ivs_piece_of_(range->node_)->state, IVS_PIECE_WAIT_); /* [P18] */
+    ivs_first_publish_(table);
+    ivs_range_settle_(table, range, alone ? &by : NULL, async);
+}
+
+#if IVS_RANGE_TRACK_
+static void ivs_range_track_(struct ivs_ranges_ *table, struct ivs_range *range, bool held) {
+    ivs_guard_(table);
+    if (held) {
+        range->prev_ = NULL;
+        range->next_ = table->holders;
+        if (table->holders) table->holders->prev_ = range;
+        table->holders = range;
+    } else {
+        ivs_range_unlink_(&table->holders, NULL, range);
+    }
+    ivs_unguard_(table);
+}
+
+/* Guard held: would `owner` wait, over others or at once, for itself, if `range` waited? The range in the way goes to
+ * `report`. */
+static bool ivs_range_cycle_(struct ivs_ranges_ *table, const struct ivs_range *range, uint64_t owner, unsigned depth,
+                             struct ivs_range *report) {
+    struct ivs_range *held, *other;
+    for (held = table->holders; held; held = held->next_) {
+        bool found = held->holder_ == owner;
+        if (!ivs_range_clash_(held, range)) continue;
+        for (other = table->first; other && !found && depth < 32; other = other->next_)
+            if (other->holder_ == held->holder_ && other != range &&
+                ivs_load_relaxed_32_(&other->state_) != IVS_RANGE_AWAKE_)
+                found = ivs_range_cycle_(table, other, owner, depth + 1, report);
+        if (!found) continue;
+        report->other_start = held->start_;
+        report->other_end = held->last_ + 1;
+        return true;
+    }
+    other = table->first;
+    if (depth < 32 && other && other != range && ivs_range_clash_(other, range) &&
+        ivs_barred_by_(ivs_bars_(other), range->mode) && ivs_range_cycle_(table, other, owner, depth + 1, report)) {
+        report->other_start = other->start_;
+        report->other_end = other->last_ + 1;
+        return true;
+    }
+    return false;
+}
+#else
+#define ivs_range_track_(table, range, held) ((void)0)
+#endif
+
+/*
+ * One who tried in vain, because of `by`: sleeps from now on (0), may try again (IVS_AGAIN_), or would wait for itself.
+ */
+static int ivs_range_block_(struct ivs_ranges_ *table, struct ivs_range *range, struct ivs_blocker_ *by,
+                            struct ivs_range **async) {
+    bool barred, held = false;
+    struct ivs_node *node;
+    ivs_guard_(table);
+    barred = table->first != range && ivs_range_clash_(table->first, range) &&
+             ivs_barred_by_(ivs_bars_(table->first), range->mode);
+    if (!barred) {
+        ivs_domain_read_enter(table->domain);
+        node = ivs_map_query_rcu(&table->map, by->start);
+        if (node && ivs_meets_(node->start, node->last, range->start_, range->last_)) {
+            ivs_u64_ state = ivs_load_acquire_64_(&ivs_piece_of_(node)->state); /* [P18] */
+            while (!held && !(state & IVS_PIECE_DEAD_) && ivs_piece_conflicts_(state, range->mode))
+                held = ivs_cas_acq_rel_64_(&ivs_piece_of_(node)->state, &state, state | IVS_PIECE_WAIT_); /* [P18] */
+            ivs_by_(by, node, state);
+        }
+        ivs_domain_read_exit(table->domain);
+    }
+#if IVS_RANGE_TRACK_
+    if ((barred || held) && ivs_range_cycle_(table, range, range->holder_, 0, range)) {
+        ivs_unguard_(table);
+        return IVS_EDEADLK;
+    }
+#endif
+    if (barred) ivs_range_mark_(range, IVS_RANGE_SKIPPED_);
+    if (held) ivs_range_sleeps_(range, by);
+    if (barred || held) {
+        table->false_wakes += range->woken_;
+        range->vain_ += range->woken_;
+        range->woken_ = 0;
+        ivs_first_publish_(table);
+        ivs_range_settle_(table, range, held ? by : NULL, async);
+    }
+    ivs_unguard_(table);
+    return barred || held ? 0 : IVS_AGAIN_;
+}
+
+/* -------------------------------------------------------------------------------- range locks: taking pieces */
+
+/* Nodes prepared for an update, and room for the run. */
+struct ivs_spares_ {
+    struct ivs_node *first, **run, *few[8];
+    size_t count, room;
+};
+
+static void ivs_spares_run_free_(struct ivs_domain *domain, struct ivs_spares_ *spares) {
+    if (spares->room == 0) return;
+    if (domain->ops_ && domain->ops_->free)
+        domain->ops_->free(domain->ctx_, spares->run, spares->room * sizeof(*spares->run));
+    else IVSKIP_HOST_FREE(spares->run);
+    spares->room = 0;
+}
+
+static bool ivs_spares_fill_(struct ivs_domain *domain, struct ivs_spares_ *spares, size_t count) {
+    for (; spares->count < count; spares->count++) {
+        struct ivs_node *node = ivs_node_new(domain, 0, 1, NULL, IVS_SLEEP);
+        if (!node) return false;
+        node->chain_ = (uintptr_t)spares->first;
+        spares->first = node;
+    }
+    if (!spares->run) spares->run = spares->few;
+    if (count > sizeof(spares->few) / sizeof(spares->few[0]) && count > spares->room) {
+        ivs_spares_run_free_(domain, spares);
+        spares->run = (struct ivs_node **)ivs_memory_(domain, count * sizeof(*spares->run), IVS_SLEEP);
+        if (!spares->run) return false;
+        spares->room = count;
+    }
+    return true;
+}
+
+static struct ivs_node *ivs_spares_take_(struct ivs_spares_ *spares, uint64_t start, uint64_t last, ivs_u64_ state) {
+    struct ivs_node *node = spares->first;
+    spares->first = (struct ivs_node *)node->chain_;
+    spares->count--;
+    node->chain_ = 0;
+    node->start = start;
+    node->last = last;
+    ivs_store_relaxed_64_(&ivs_piece_of_(node)->state, state);
+    return node;
+}
+
+static void ivs_spares_free_(struct ivs_domain *domain, struct ivs_spares_ *spares) {
+    for (struct ivs_node *node = spares->first, *next; node; node = next) {
+        next = (struct ivs_node *)node->chain_;
+        (void)ivs_node_discard(domain, node);
+    }
+    ivs_spares_run_free_(domain, spares);
+}
+
+static inline ivs_u64_ ivs_piece_held_(const struct ivs_range *range) {
+    return range->mode & IVS_EXCLUSIVE ? IVS_PIECE_EXCLUSIVE_ : IVS_PIECE_SHARED_;
+}
+
+/* Takes a piece that has just the bounds of the range, by one CAS [R1]. */
+static int ivs_piece_join_(struct ivs_ranges_ *table, struct ivs_node *node, struct ivs_range *range,
+                           struct ivs_blocker_ *by) {
+    struct ivs_piece_ *piece = ivs_piece_of_(node);
+    ivs_u64_ state = ivs_load_acquire_64_(&piece->state); /* [P18] */
+    do {
+        if (state & IVS_PIECE_DEAD_) return IVS_EEXIST;
+        if (ivs_piece_conflicts_(state, range->mode)) {
+            ivs_by_(by, node, state);
+            return IVS_EBUSY;
+        }
+    } while (
+        !ivs_cas_acq_rel_64_(&piece->state, &state, state + IVS_PIECE_GRANT_ + ivs_piece_held_(range))); /* [P18] */
+    if (state >> 32 == 0xffffffffu) (void)ivs_add_relaxed_64_(&table->granted, (uint64_t)1 << 32);
+    if (range->mode & IVS_EXCLUSIVE) ivs_store_relaxed_64_(&piece->owner, range->holder_);
+    range->node_ = node;
+    return 0;
+}
+
+/* Taken (0), -EBUSY, -ENOENT: it lies in a gap, -EEXIST: cuts pieces, or covers several. */
+static int ivs_range_look_(struct ivs_ranges_ *table, struct ivs_range *range, struct ivs_blocker_ *by) {
+    struct ivs_node *node;
+    int r = IVS_ENOENT;
+    ivs_domain_read_enter(table->domain);
+    node = ivs_map_query_next_rcu(&table->map, range->start_);
+    if (node && node->start == range->start_ && node->last == range->last_) {
+        r = ivs_piece_join_(table, node, range, by);
+    } else if (node && node->start <= range->last_) {
+        ivs_u64_ state = ivs_load_acquire_64_(&ivs_piece_of_(node)->state); /* [P18] */
+        r = IVS_EEXIST;
+        if (!(state & IVS_PIECE_DEAD_) && ivs_piece_conflicts_(state, range->mode)) {
+            ivs_by_(by, node, state);
+            r = IVS_EBUSY;
+        }
+    }
+    ivs_domain_read_exit(table->domain);
+    return r;
+}
+
+/* Locked nodes: those before `end` may be taken again. */
+static void ivs_pieces_thaw_(const struct ivs_lock *lock, const struct ivs_node *end) {
+    for (struct ivs_node *node = ivs_lock_first(lock); node && node != end; node = ivs_lock_next(lock, node))
+        (void)ivs_and_release_64_(&ivs_piece_of_(node)->state, ~IVS_PIECE_DEAD_); /* [P18] */
+}
+
+/* Locked nodes: none can be taken or let go by a CAS any more, if none conflicts. `upgrade`: each must have
+ * one holder, who is ours. [R1] */
+static int ivs_pieces_freeze_(const struct ivs_lock *lock, uint32_t mode, bool upgrade, struct ivs_blocker_ *by) {
+    for (struct ivs_node *node = ivs_lock_first(lock); node; node = ivs_lock_next(lock, node)) {
+        struct ivs_piece_ *piece = ivs_piece_of_(node);
+        ivs_u64_ state = ivs_load_acquire_64_(&piece->state); /* [P18] */
+        do {
+            if (upgrade ? (state & IVS_PIECE_COUNT_) != IVS_PIECE_SHARED_ : ivs_piece_conflicts_(state, mode)) {
+                ivs_by_(by, node, state);
+                ivs_pieces_thaw_(lock, node);
+                return IVS_EBUSY;
+            }
+        } while (!ivs_cas_acq_rel_64_(&piece->state, &state, state | IVS_PIECE_DEAD_)); /* [P18] */
+    }
+    return 0;
+}
+
+/* One piece of the new run; spares NULL: only counted. */
+static void ivs_piece_add_(struct ivs_spares_ *spares, size_t *n, uint64_t start, uint64_t last, ivs_u64_ state) {
+    if (spares) spares->run[*n] = ivs_spares_take_(spares, start, last, state);
+    ++*n;
+}
+
+/* What stands in the place of frozen pieces once the range is taken: how many, and, with spares, they. Pieces that
+ * nobody held are gaps now. */
+static size_t ivs_pieces_cut_(const struct ivs_lock *lock, const struct ivs_range *range, struct ivs_spares_ *spares) {
+    uint64_t at = range->start_;
+    bool over = false; /* the range ends with a piece */
+    ivs_u64_ wait = 0;
+    size_t n = 0;
+    for (struct ivs_node *node = ivs_lock_first(lock); node; node = ivs_lock_next(lock, node)) {
+        ivs_u64_ state = ivs_load_relaxed_64_(&ivs_piece_of_(node)->state) & (IVS_PIECE_COUNT_ | IVS_PIECE_WAIT_);
+        uint64_t first = node->start > at ? node->start : at;
+        uint64_t last = node->last < range->last_ ? node->last : range->last_;
+        wait |= state & IVS_PIECE_WAIT_;
+        if (!state || (range->mode & IVS_EXCLUSIVE)) continue;
+        if (node->start < at) ivs_piece_add_(spares, &n, node->start, at - 1, state);
+        if (node->start > at) ivs_piece_add_(spares, &n, at, node->start - 1, IVS_PIECE_SHARED_);
+        ivs_piece_add_(spares, &n, first, last, state + IVS_PIECE_SHARED_);
+        if (node->last > last) ivs_piece_add_(spares, &n, last + 1, node->last, state);
+        over = last == range->last_;
+        at = last + 1;
+    }
+    if (!over) ivs_piece_add_(spares, &n, at, range->last_, ivs_piece_held_(range) | wait);
+    return n;
+}
+
+/* Under the level-0 locks: the pieces that the range meets are replaced by such that give it its own [R2]. 0, -EBUSY,
+ * IVS_AGAIN_: *need spares. */
+static int ivs_pieces_replace_(struct ivs_ranges_ *table, struct ivs_lock *lock, struct ivs_range *range, bool upgrade,
+                               struct ivs_spares_ *spares, size_t *need, struct ivs_blocker_ *by) {
+    uint64_t granted = upgrade ? 0 : 1;
+    size_t n, old = lock->count;
+    int r = ivs_pieces_freeze_(lock, range->mode, upgrade, by);
+    if (r) return r;
+    n = ivs_pieces_cut_(lock, range, NULL);
+    if (n > spares->count) {
+        ivs_pieces_thaw_(lock, NULL);
+        *need = n;
+        return IVS_AGAIN_;
+    }
+    (void)ivs_pieces_cut_(lock, range, spares);
+    for (struct ivs_node *node = ivs_lock_first(lock); node; node = ivs_lock_next(lock, node))
+        granted += ivs_load_relaxed_64_(&ivs_piece_of_(node)->state) >> 32;
+    (void)ivs_add_relaxed_64_(&table->granted, granted);
+    if (range->mode & IVS_EXCLUSIVE) {
+        range->node_ = spares->run[0];
+        ivs_store_relaxed_64_(&ivs_piece_of_(range->node_)->owner, range->holder_);
+    }
+    ivs_swap_(lock, spares->run, n);
+    (void)ivs_add_relaxed_64_(&table->nodes, (uint64_t)n - (uint64_t)old);
+    return 0;
+}
+
+/* Whatever is there. `upgrade`: shared pieces of one's own become an exclusive one. */
+static int ivs_range_rebuild_(struct ivs_ranges_ *table, struct ivs_range *range, bool upgrade,
+                              struct ivs_spares_ *spares, struct ivs_blocker_ *by) {
+    struct ivs_lock lock;
+    size_t need = 1;
+    int r;
+    do {
+        if (!ivs_spares_fill_(table->domain, spares, need)) return IVS_ENOMEM;
+        r = ivs_lock_range_(&table->map, range->start_, range->last_, IVS_FOREVER_, &lock);
+        if (r) return r;
+        r = ivs_pieces_replace_(table, &lock, range, upgrade, spares, &need, by);
+        (void)ivs_map_unlock(&lock);
+    } while (r == IVS_AGAIN_);
+    return r;
+}
+
+/* Where there are many pieces, who adds one looks at four and removes those that nobody holds: so of all pieces about
+ * a quarter at most are free, and no release counts anything. */
+static void ivs_ranges_trim_(struct ivs_ranges_ *table) {
+    if (ivs_load_relaxed_64_(&table->nodes) <= IVS_RANGE_CACHE_) return;
+    for (int i = 0; i < 4; i++) {
+        struct ivs_lock lock;
+        struct ivs_node *node;
+        uint64_t start = 0, last = UINT64_MAX;
+        ivs_u64_ state = IVS_PIECE_EXCLUSIVE_;
+        ivs_domain_read_enter(table->domain);
+        node = ivs_map_query_next_rcu(&table->map, ivs_load_relaxed_64_(&table->hand));
+        if (node) {
+            start = node->start;
+            last = node->last;
+            state = ivs_load_relaxed_64_(&ivs_piece_of_(node)->state);
+        }
+        ivs_domain_read_exit(table->domain);
+        ivs_store_relaxed_64_(&table->hand, last + 1);
+        if (ivs_piece_conflicts_(state, IVS_EXCLUSIVE)) continue;
+        if (ivs_lock_range_(&table->map, start, last, 0, &lock)) continue;
+        node = ivs_lock_first(&lock);
+        if (lock.count == 1 && node->start == start && node->last == last) {
+            struct ivs_blocker_ by;
+            if (ivs_pieces_freeze_(&lock, IVS_EXCLUSIVE, false, &by) == 0) {
+                (void)ivs_add_relaxed_64_(&table->granted, ivs_load_relaxed_64_(&ivs_piece_of_(node)->state) >> 32);
+                (void)ivs_add_relaxed_64_(&table->nodes, (uint64_t)-1);
+                ivs_swap_(&lock, NULL, 0);
+            }
+        }
+        (void)ivs_map_unlock(&lock);
+    }
+}
+
+/* Takes the range, or says what is in the way; waits for no holder. */
+static int ivs_range_try_(struct ivs_ranges_ *table, struct ivs_range *range, struct ivs_blocker_ *by) {
+    struct ivs_spares_ spares;
+    int r = ivs_range_look_(table, range, by);
+    if (r == 0 || r == IVS_EBUSY) return r;
+    __builtin_memset(&spares, 0, sizeof(spares));
+    for (;; r = ivs_range_look_(table, range, by)) {
+        struct ivs_node *node;
+        if (r != IVS_ENOENT && r != IVS_EEXIST) break;
+        if (r == IVS_EEXIST) {
+            r = ivs_range_rebuild_(table, range, false, &spares, by);
+            break;
+        }
+        r = IVS_ENOMEM;
+        if (!ivs_spares_fill_(table->domain, &spares, 1)) break;
+        node = ivs_spares_take_(&spares, range->start_, range->last_, ivs_piece_held_(range) | IVS_PIECE_GRANT_);
+        ivs_store_relaxed_64_(&ivs_piece_of_(node)->owner, range->holder_);
+        r = ivs_map_insert_node(&table->map, node); /* the gap, exactly [I1] */
+        if (r == 0) {
+            range->node_ = node;
+            (void)ivs_add_relaxed_64_(&table->nodes, 1);
+            break;
+        }
+        node->chain_ = (uintptr_t)spares.first;
+        spares.first = node;
+        spares.count++;
+        if (r != IVS_EEXIST) break;
+    }
+    ivs_spares_free_(table->domain, &spares);
+    if (r == 0) ivs_ranges_trim_(table);
+    return r;
+}
+
+/* -------------------------------------------------------------------------------- range locks: letting go */
+
+static void ivs_ranges_run_(struct ivs_ranges_ *table, struct ivs_range *async);
+
+/* [R6] around a release with a pass. */
+static void ivs_waker_begin_(struct ivs_ranges_ *table) { (void)ivs_add_relaxed_32_(&table->wakers, 1); }
+
+static void ivs_waker_pass_(struct ivs_ranges_ *table, uint64_t start, uint64_t last, bool held_shared) {
+    struct ivs_range *async = NULL;
+    ivs_guard_(table);
+    ivs_range_pass_(table, start, last, held_shared, &async);
+    ivs_unguard_(table);
+    (void)ivs_add_release_32_(&table->wakers, (uint32_t)-1); /* [P21] */
+    ivs_ranges_run_(table, async); /* requests that wait: the lock cannot be destroyed before they are answered */
+}
+
+static void ivs_release_exclusive_(struct ivs_ranges_ *table, struct ivs_range *range) {
+    struct ivs_piece_ *piece = ivs_piece_of_(range->node_);
+    uint64_t start = range->start_, last = range->last_;
+    ivs_u64_ state = ivs_load_relaxed_64_(&piece->state);
+    while (!(state & IVS_PIECE_WAIT_))
+        if (ivs_cas_acq_rel_64_(&piece->state, &state, state & ~IVS_PIECE_EXCLUSIVE_)) return; /* [P18] */
+    ivs_waker_begin_(table);
+    (void)ivs_and_release_64_(&piece->state, ~(IVS_PIECE_EXCLUSIVE_ | IVS_PIECE_WAIT_)); /* [P18] */
+    ivs_waker_pass_(table, start, last, false);
+}
+
+/* One shared holder less; false: DEAD, somebody cuts the piece just now. *woke: the caller must pass. `locked`: nobody
+ * can. */
+static bool ivs_piece_leave_(struct ivs_ranges_ *table, struct ivs_node *node, bool *woke) {
+    struct ivs_piece_ *piece = ivs_piece_of_(node);
+    ivs_u64_ state = ivs_load_relaxed_64_(&piece->state), next;
+    do {
+        if (state & IVS_PIECE_DEAD_) return false;
+        next = state - IVS_PIECE_SHARED_;
+        if (!(next & IVS_PIECE_COUNT_) && (next & IVS_PIECE_WAIT_)) {
+            next &= ~IVS_PIECE_WAIT_;
+            if (!*woke) ivs_waker_begin_(table);
+            *woke = true;
+        }
+    } while (!ivs_cas_acq_rel_64_(&piece->state, &state, next)); /* [P18] */
+    return true;
+}
+
+static void ivs_release_shared_(struct ivs_ranges_ *table, struct ivs_range *range) {
+    uint64_t start = range->start_, last = range->last_, at = start;
+    bool woke = false, over = false;
+    struct ivs_lock lock;
+    ivs_domain_read_enter(table->domain);
+    while (!over) {
+        struct ivs_node *node = ivs_map_query_rcu(&table->map, at);
+        uint64_t end = node->last; /* may be gone once it is let go */
+        IVS_ASSERT_(node->start == at && end <= last);
+        if (!ivs_piece_leave_(table, node, &woke)) break;
+        over = end == last;
+        at = end + 1;
+    }
+    ivs_domain_read_exit(table->domain);
+    if (!over) {
+        if (!woke) ivs_waker_begin_(table); /* for the locks, too */
+        woke = true;
+        (void)ivs_lock_range_(&table->map, at, last, IVS_FOREVER_, &lock);
+        for (struct ivs_node *node = ivs_lock_first(&lock); node; node = ivs_lock_next(&lock, node))
+            (void)ivs_piece_leave_(table, node, &woke);
+        (void)ivs_map_unlock(&lock);
+    }
+    if (woke) ivs_waker_pass_(table, start, last, false);
+}
+
+/* Tries for asynchronous requests that were roused, and answers them. */
+static void ivs_ranges_run_(struct ivs_ranges_ *table, struct ivs_range *async) {
+    while (async) {
+        struct ivs_range *range = async;
+        struct ivs_blocker_ by;
+        int r = ivs_range_try_(table, range, &by);
+        async = range->chain_;
+        if (r == IVS_EBUSY) {
+            r = ivs_range_block_(table, range, &by, &async);
+            if (r == IVS_AGAIN_) {
+                range->chain_ = async;
+                async = range;
+            }
+            if (r >= 0) continue;
+        }
+        ivs_guard_(table);
+        ivs_range_dequeue_(table, range, r == 0, &async);
+        ivs_unguard_(table);
+        if (r == 0) ivs_range_track_(table, range, true);
+        range->done_(range, r);
+    }
+}
+
+/* -------------------------------------------------------------------------------- range locks: the root */
+
+static struct ivs_ranges_ *ivs_table_of_(uintptr_t root) {
+    return (struct ivs_ranges_ *)(root & ~(uintptr_t)IVS_ROOT_TABLE_);
+}
+
+static struct ivs_ranges_ *ivs_ranges_new_(struct ivs_range_lock *lock) {
+    struct ivs_map_config config;
+    struct ivs_domain *domain = lock->domain_;
+    struct ivs_ranges_ *table = (struct ivs_ranges_ *)(domain ? ivs_memory_(domain, sizeof(*table), IVS_SLEEP)
+                                                              : IVSKIP_HOST_MALLOC(sizeof(*table)));
+    if (!table) return NULL;
+    __builtin_memset(table, 0, sizeof(*table));
+    __builtin_memset(&config, 0, sizeof(config));
+    config.domain = domain;
+    config.own.payload_size = IVSKIP_RANGE_PAYLOAD;
+    (void)!ivs_map_init(&table->map, &config);
+    table->domain = table->map.domain_;
+    return table;
+}
+
+static void ivs_ranges_free_(struct ivs_range_lock *lock, struct ivs_ranges_ *table) {
+    struct ivs_domain *domain = lock->domain_;
+    (void)!ivs_map_destroy(&table->map);
+    if (domain && domain->ops_ && domain->ops_->free) domain->ops_->free(domain->ctx_, table, sizeof(*table));
+    else IVSKIP_HOST_FREE(table);
+}
+
+/* The root is not `word` any more, or somebody changes what it leads to, for a few steps. */
+static uintptr_t ivs_root_await_(struct ivs_range_lock *lock, uintptr_t word) {
+    uintptr_t now;
+    for (int i = 0; (now = ivs_load_acquire_word_(&lock->root_)) == word; i++) { /* [P20] */
+        if (i < IVSKIP_SPIN) IVSKIP_RELAX();
+        else IVSKIP_HOST_YIELD();
+    }
+    return now;
+}
+
+/* From now on held ranges are in a map. The one who holds the lock alone moves there: while its root says CHANGE, that
+ * one cannot let go, so its handle can be read. */
+static int ivs_ranges_begin_(struct ivs_range_lock *lock, uintptr_t word) {
+    struct ivs_ranges_ *table = ivs_ranges_new_(lock);
+    struct ivs_node *node = table ? ivs_node_new(table->domain, 0, 1, NULL, IVS_SLEEP) : NULL;
+    while (node && !(word & IVS_ROOT_TABLE_)) {
+        struct ivs_range *range = (struct ivs_range *)(word & ~(uintptr_t)IVS_FLAGS_);
+        if (word & IVS_ROOT_CHANGE_) {
+            word = ivs_root_await_(lock, word);
+        } else if (!word) {
+            if (!ivs_cas_acq_rel_word_(&lock->root_, &word, (uintptr_t)table | IVS_ROOT_TABLE_)) continue; /* [P20] */
+            (void)ivs_node_discard(table->domain, node);
+            return 0;
+        } else if (ivs_cas_acq_rel_word_(&lock->root_, &word, word | IVS_ROOT_CHANGE_)) { /* [P20] */
+            node->start = range->start_;
+            node->last = range->last_;
+            ivs_store_relaxed_64_(&ivs_piece_of_(node)->state, ivs_piece_held_(range));
+            ivs_store_relaxed_64_(&ivs_piece_of_(node)->owner, range->holder_);
+            (void)!ivs_map_insert_node(&table->map, node);
+            table->nodes = 1;
+            range->node_ = node;
+            ivs_range_track_(table, range, true);
+            ivs_store_release_word_(&lock->root_, (uintptr_t)table | IVS_ROOT_TABLE_); /* [P20] */
+            return 0;
+        }
+    }
+    if (node) (void)ivs_node_discard(table->domain, node);
+    if (table) ivs_ranges_free_(lock, table);
+    return node ? 0 : IVS_ENOMEM;
+}
+
+/* IVS_AGAIN_: the lock was idle, and is held by this range alone; 0: *table is there. */
+static int ivs_root_enter_(struct ivs_range_lock *lock, struct ivs_range *range, struct ivs_ranges_ **table) {
+    uintptr_t word = ivs_load_acquire_word_(&lock->root_); /* [P20] */
+    while (!(word & IVS_ROOT_TABLE_)) {
+        if (word == 0) {
+            if (ivs_cas_acq_rel_word_(&lock->root_, &word, (uintptr_t)range | IVS_ROOT_HANDLE_))
+                return IVS_AGAIN_; /* [P20] */
+        } else {
+            int r = ivs_ranges_begin_(lock, word);
+            if (r) return r;
+            word = ivs_load_acquire_word_(&lock->root_); /* [P20] */
+        }
+    }
+    *table = ivs_table_of_(word);
+    return 0;
+}
+
+/* The root for a holder: NULL, and `word` is its own, with CHANGE if `change`; or the table. */
+static struct ivs_ranges_ *ivs_root_of_holder_(struct ivs_range_lock *lock, struct ivs_range *range, uintptr_t next) {
+    uintptr_t own = (uintptr_t)range | IVS_ROOT_HANDLE_, word = own;
+    while (!(word & IVS_ROOT_TABLE_)) {
+        IVS_ASSERT_((word & ~(uintptr_t)IVS_ROOT_CHANGE_) == own);
+        if (word & IVS_ROOT_CHANGE_) word = ivs_root_await_(lock, word);
+        else if (ivs_cas_acq_rel_word_(&lock->root_, &word, next)) return NULL; /* [P20] */
+    }
+    return ivs_table_of_(word);
+}
+
+/* -------------------------------------------------------------------------------- range locks: requests */
+
+static bool ivs_mode_is_good_(uint32_t mode) {
+    return (mode & ~(uint32_t)IVS_NESTED) == IVS_SHARED || (mode & ~(uint32_t)IVS_NESTED) == IVS_EXCLUSIVE;
+}
+
+static int ivs_range_begin_(struct ivs_range_lock *lock, struct ivs_range *range, uint64_t start, uint64_t end,
+                            uint32_t mode) {
+    if (!lock || !range || !ivs_mode_is_good_(mode)) return IVS_EINVAL;
+    if (range->self_ == range && range->lock) return ivs_misuse_();
+    if (!ivs_range_(start, end, &range->last_)) return IVS_EINVAL;
+    range->start = range->start_ = start;
+    range->end = end;
+    range->mode = mode;
+    range->self_ = range;
+    range->done_ = NULL;
+    range->node_ = NULL;
+    range->holder_ = range->owner ? range->owner : ivs_thread_id_();
+    return 0;
+}
+
+/* Once there is a table; barred newcomers have not tried. */
+static int ivs_range_first_try_(struct ivs_ranges_ *table, struct ivs_range *range, struct ivs_blocker_ *by) {
+    if (!ivs_barred_(table, range)) return ivs_range_try_(table, range, by);
+    by->start = range->start_; /* nothing there will conflict: it tries again at once if it is not barred after all */
+    by->last = range->last_;
+    by->exclusive = true;
+    return IVS_EBUSY;
+}
+
+/* Until it may try; -ETIMEDOUT. */
+static int ivs_range_sleep_(struct ivs_range *range, uint64_t deadline) {
+    uint32_t state = ivs_load_acquire_32_(&range->state_); /* [P19] */
+    for (int i = 0; i < IVSKIP_SPIN && state != IVS_RANGE_AWAKE_; i++) {
+        IVSKIP_RELAX();
+        state = ivs_load_acquire_32_(&range->state_); /* [P19] */
+    }
+    while (state != IVS_RANGE_AWAKE_) {
+        if (deadline != IVS_FOREVER_ && IVSKIP_HOST_NOW() >= deadline) return IVS_ETIMEDOUT;
+        IVS_RCU_OFFLINE_();
+        IVSKIP_HOST_PARK(&range->state_, state, deadline);
+        IVS_RCU_ONLINE_();
+        state = ivs_load_acquire_32_(&range->state_); /* [P19] */
+    }
+    return 0;
+}
+
+/* Queues, and tries whenever it is its turn. */
+static int ivs_range_wait_(struct ivs_ranges_ *table, struct ivs_range *range, uint64_t deadline,
+                           struct ivs_blocker_ *by) {
+    struct ivs_range *async = NULL;
+    int r;
+    ivs_range_enqueue_(table, range);
+    do {
+        r = ivs_range_block_(table, range, by, &async);
+        ivs_ranges_run_(table, async);
+        async = NULL;
+        if (r == 0) r = ivs_range_sleep_(range, deadline);
+        if (r < 0) break;
+        r = ivs_range_try_(table, range, by);
+    } while (r == IVS_EBUSY);
+    ivs_guard_(table);
+    ivs_range_dequeue_(table, range, r == 0, &async);
+    ivs_unguard_(table);
+    ivs_ranges_run_(table, async);
+    return r;
+}
+
+/* deadline 0: does not wait. */
+static int ivs_range_take_(struct ivs_range_lock *lock, struct ivs_range *range, uint64_t deadline) {
+    struct ivs_ranges_ *table;
+    struct ivs_blocker_ by;
+    int r = ivs_root_enter_(lock, range, &table);
+    if (r == IVS_AGAIN_) {
+        range->lock = lock;
+        ivs_store_relaxed_64_(&lock->grants_, ivs_load_relaxed_64_(&lock->grants_) + 1);
+        return 0;
+    }
+    if (r) return r;
+    if (ivs_in_section_(table->domain)) return IVS_EDEADLK;
+    r = ivs_range_first_try_(table, range, &by);
+    if (r == IVS_EBUSY && deadline) r = ivs_range_wait_(table, range, deadline, &by);
+    if (r) return r;
+    range->lock = lock;
+    ivs_range_track_(table, range, true);
+    return 0;
+}
+
+int ivs_range_lock(struct ivs_range_lock *lock, struct ivs_range *range, uint64_t start, uint64_t end, unsigned mode) {
+    int r = ivs_range_begin_(lock, range, start, end, mode);
+    return r ? r : ivs_range_take_(lock, range, IVS_FOREVER_);
+}
+
+int ivs_range_trylock(struct ivs_range_lock *lock, struct ivs_range *range, uint64_t start, uint64_t end,
+                      unsigned mode) {
+    int r = ivs_range_begin_(lock, range, start, end, mode);
+    return r ? r : ivs_range_take_(lock, range, 0);
+}
+
+int ivs_range_timedlock(struct ivs_range_lock *lock, struct ivs_range *range, uint64_t start, uint64_t end,
+                        unsigned mode, uint64_t nanoseconds) {
+    uint64_t now = IVSKIP_HOST_NOW();
+    uint64_t deadline = nanoseconds < IVS_FOREVER_ - now ? now + nanoseconds : IVS_FOREVER_;
+    int r = ivs_range_begin_(lock, range, start, end, mode);
+    return r ? r : ivs_range_take_(lock, range, deadline ? deadline : 1);
+}
+
+int ivs_range_lock_async(struct ivs_range_lock *lock, struct ivs_range *range, uint64_t start, uint64_t end,
+                         unsigned mode, void (*done)(struct ivs_range *range, int result)) {
+    struct ivs_ranges_ *table;
+    struct ivs_range *async = NULL;
+    struct ivs_blocker_ by;
+    int r = ivs_range_begin_(lock, range, start, end, mode);
+    if (r == 0 && !done) r = IVS_EINVAL;
+    if (r == 0) r = ivs_range_take_(lock, range, 0);
+    if (r != IVS_EBUSY) return r;
+    table = ivs_table_of_(ivs_load_acquire_word_(&lock->root_)); /* [P20] */
+    by.start = range->start_;
+    by.last = range->last_;
+    by.exclusive = true;
+    range->done_ = done;
+    range->lock = lock; /* `done` may be called before the return */
+    ivs_range_enqueue_(table, range);
+    for (;;) {
+        r = ivs_range_block_(table, range, &by, &async);
+        if (r == 0) {
+            ivs_ranges_run_(table, async);
+            return IVS_EINPROGRESS; /* the handle may be gone already */
+        }
+        if (r == IVS_AGAIN_) r = ivs_range_try_(table, range, &by);
+        if (r != IVS_EBUSY) break;
+    }
+    ivs_guard_(table);
+    ivs_range_dequeue_(table, range, r == 0, &async);
+    range->done_ = NULL;
+    ivs_unguard_(table);
+    if (r == 0) ivs_range_track_(table, range, true);
+    ivs_ranges_run_(table, async);
+    return r;
+}
+
+int ivs_range_cancel(struct ivs_range_lock *lock, struct ivs_range *range) {
+    struct ivs_range *async = NULL;
+    struct ivs_ranges_ *table;
+    uintptr_t word;
+    int r = IVS_EBUSY;
+    if (!lock || !range) return IVS_EINVAL;
+    word = ivs_load_acquire_word_(&lock->root_); /* [P20] */
+    if (!(word & IVS_ROOT_TABLE_)) return ivs_misuse_();
+    table = ivs_table_of_(word);
+    ivs_guard_(table);
+    if (range->self_ != range || range->lock != lock || !range->done_) {
+        r = IVS_EPERM;
+    } else if (ivs_load_relaxed_32_(&range->state_) > IVS_RANGE_AWAKE_) {
+        ivs_range_dequeue_(table, range, false, &async);
+        r = 0;
+    }
+    ivs_unguard_(table);
+    ivs_ranges_run_(table, async);
+    return r == IVS_EPERM ? ivs_misuse_() : r;
+}
+
+/* Is it held, by this handle, in this lock? */
+static int ivs_range_check_(struct ivs_range_lock *lock, const struct ivs_range *range) {
+    if (!lock || !range) return IVS_EINVAL;
+    if (range->self_ != range || range->lock != lock || ivs_load_relaxed_32_(&range->state_)) return ivs_misuse_();
+    if (range->start != range->start_ || range->end != range->last_ + 1) return ivs_misuse_();
+    if (IVSKIP_DEBUG && range->holder_ != (range->owner ? range->owner : ivs_thread_id_())) return ivs_misuse_();
+    return 0;
+}
+
+int ivs_range_unlock(struct ivs_range_lock *lock, struct ivs_range *range) {
+    struct ivs_ranges_ *table;
+    int r = ivs_range_check_(lock, range);
+    if (r) return r;
+    range->lock = NULL;
+    table = ivs_root_of_holder_(lock, range, 0);
+    if (!table) return 0;
+    ivs_range_track_(table, range, false);
+    if (range->mode & IVS_EXCLUSIVE) ivs_release_exclusive_(table, range);
+    else ivs_release_shared_(table, range);
+    return 0;
+}
+
+/* Another mode for one who is alone in the lock; NULL: done. */
+static struct ivs_ranges_ *ivs_root_set_mode_(struct ivs_range_lock *lock, struct ivs_range *range, uint32_t mode) {
+    uintptr_t own = (uintptr_t)range | IVS_ROOT_HANDLE_;
+    struct ivs_ranges_ *table = ivs_root_of_holder_(lock, range, own | IVS_ROOT_CHANGE_);
+    if (table) return table;
+    range->mode = mode;
+    ivs_store_release_word_(&lock->root_, own); /* [P20] */
+    return NULL;
+}
+
+int ivs_range_downgrade(struct ivs_range_lock *lock, struct ivs_range *range) {
+    struct ivs_ranges_ *table;
+    struct ivs_piece_ *piece;
+    ivs_u64_ state;
+    bool woke = false;
+    int r = ivs_range_check_(lock, range);
+    if (r || !(range->mode & IVS_EXCLUSIVE)) return r;
+    table = ivs_root_set_mode_(lock, range, IVS_SHARED);
+    if (!table) return 0;
+    piece = ivs_piece_of_(range->node_);
+    ivs_range_track_(table, range, false);
+    range->mode = IVS_SHARED;
+    range->node_ = NULL; /* others may cut it from now on */
+    ivs_range_track_(table, range, true);
+    state = ivs_load_relaxed_64_(&piece->state);
+    do {
+        if ((state & IVS_PIECE_WAIT_) && !woke) {
+            ivs_waker_begin_(table);
+            woke = true;
+        }
+    } while (!ivs_cas_acq_rel_64_(&piece->state, &state, state - IVS_PIECE_EXCLUSIVE_ + IVS_PIECE_SHARED_)); /* [P18] */
+    if (woke) ivs_waker_pass_(table, range->start_, range->last_, true);
+    return 0;
+}
+
+/* Where the range is one piece: 0, -EBUSY, or -EEXIST: it may be several. */
+static int ivs_piece_upgrade_(struct ivs_ranges_ *table, struct ivs_range *range) {
+    struct ivs_node *node;
+    int r = IVS_EEXIST;
+    ivs_domain_read_enter(table->domain);
+    node = ivs_map_query_rcu(&table->map, range->start_);
+    if (node && node->last == range->last_) {
+        struct ivs_piece_ *piece = ivs_piece_of_(node);
+        ivs_u64_ state = ivs_load_acquire_64_(&piece->state); /* [P18] */
+        while (r == IVS_EEXIST && !(state & IVS_PIECE_DEAD_)) {
+            if ((state & IVS_PIECE_COUNT_) != IVS_PIECE_SHARED_) r = IVS_EBUSY;
+            else if (ivs_cas_acq_rel_64_(&piece->state, &state,
+                                         state - IVS_PIECE_SHARED_ + IVS_PIECE_EXCLUSIVE_)) /* [P18] */
+                r = 0;
+        }
+        if (r == 0) ivs_store_relaxed_64_(&piece->owner, range->holder_);
+        if (r == 0) range->node_ = node;
+    }
+    ivs_domain_read_exit(table->domain);
+    return r;
+}
+
+int ivs_range_try_upgrade(struct ivs_range_lock *lock, struct ivs_range *range) {
+    struct ivs_ranges_ *table;
+    int r = ivs_range_check_(lock, range);
+    if (r || (range->mode & IVS_EXCLUSIVE)) return r;
+    table = ivs_root_set_mode_(lock, range, IVS_EXCLUSIVE);
+    if (!table) return 0;
+    if (ivs_in_section_(table->domain)) return IVS_EDEADLK;
+    ivs_range_track_(table, range, false);
+    r = ivs_piece_upgrade_(table, range);
+    range->mode = IVS_EXCLUSIVE;
+    if (r == IVS_EEXIST) {
+        struct ivs_spares_ spares;
+        struct ivs_blocker_ by;
+        __builtin_memset(&spares, 0, sizeof(spares));
+        r = ivs_range_rebuild_(table, range, true, &spares, &by);
+        ivs_spares_free_(table->domain, &spares);
+    }
+    if (r) range->mode = IVS_SHARED;
+    ivs_range_track_(table, range, true);
+    return r;
+}
+
+/* -------------------------------------------------------------------------------- range locks: sets */
+
+/* Merges two lists that ascend by start. */
+static struct ivs_range *ivs_set_merge_(struct ivs_range *a, struct ivs_range *b) {
+    struct ivs_range *first = NULL, **at = &first;
+    while (a && b) {
+        struct ivs_range **less = b->start_ < a->start_ ? &b : &a;
+        *at = *less;
+        *less = (*less)->chain_;
+        at = &(*at)->chain_;
+    }
+    *at = a ? a : b;
+    return first;
+}
+
+static struct ivs_range *ivs_set_sort_(struct ivs_range *ranges, size_t count) {
+    struct ivs_range *lists[64] = {NULL}, *all = NULL;
+    for (size_t i = 0; i < count; i++) { /* lists[k]: 2^k ranges, or none */
+        struct ivs_range *list = &ranges[i];
+        unsigned k = 0;
+        list->chain_ = NULL;
+        for (; lists[k]; lists[k++] = NULL) list = ivs_set_merge_(lists[k], list);
+        lists[k] = list;
+    }
+    for (unsigned k = 0; k < 64; k++) all = ivs_set_merge_(lists[k], all);
+    return all;
+}
+
+/* Does one of an ascending list conflict with one before it? */
+static bool ivs_set_conflicts_(const struct ivs_range *range) {
+    uint64_t reach = range->last_, reach_exclusive = range->mode & IVS_EXCLUSIVE ? range->last_ : 0;
+    bool exclusive = (range->mode & IVS_EXCLUSIVE) != 0;
+    while ((range = range->chain_) != NULL) {
+        bool alone = (range->mode & IVS_EXCLUSIVE) != 0;
+        if (alone && range->start_ <= reach) return true;
+        if (exclusive && range->start_ <= reach_exclusive) return true;
+        if (range->last_ > reach) reach = range->last_;
+        if (alone && (!exclusive || range->last_ > reach_exclusive)) reach_exclusive = range->last_;
+        exclusive |= alone;
+    }
+    return false;
+}
+
+int ivs_range_lock_set(struct ivs_range_lock *lock, struct ivs_range *ranges, size_t count) {
+    struct ivs_range *first, *range, *undo;
+    int r = 0;
+    if (!lock || (count && !ranges)) return IVS_EINVAL;
+    for (size_t i = 0; i < count && r == 0; i++)
+        r = ivs_range_begin_(lock, &ranges[i], ranges[i].start, ranges[i].end, ranges[i].mode);
+    if (r || count == 0) return r;
+    first = ivs_set_sort_(ranges, count);
+    if (ivs_set_conflicts_(first)) return IVS_EINVAL;
+    for (range = first; range && r == 0; range = r ? range : range->chain_) {
+        uint32_t mode = range->mode;
+        if (range != first) range->mode |= IVS_NESTED; /* [R5] */
+        r = ivs_range_take_(lock, range, IVS_FOREVER_);
+        range->mode = mode;
+    }
+    for (undo = first; r && undo != range; undo = undo->chain_) (void)ivs_range_unlock(lock, undo);
+    return r;
+}
+
+int ivs_range_unlock_set(struct ivs_range_lock *lock, struct ivs_range *ranges, size_t count) {
+    int result = 0;
+    if (!lock || (count && !ranges)) return IVS_EINVAL;
+    for (size_t i = 0; i < count; i++) {
+        int r = ivs_range_unlock(lock, &ranges[i]);
+        if (r) result = r;
+    }
+    return result;
+}
+
+/* -------------------------------------------------------------------------------- range locks: begin, end, look */
+
+int ivs_range_lock_init(struct ivs_range_lock *lock, struct ivs_domain *domain) {
+    if (!lock) return IVS_EINVAL;
+    if (domain && (domain->magic_ != IVS_DOMAIN_MAGIC_ || domain->payload_size_ != IVSKIP_RANGE_PAYLOAD))
+        return IVS_EINVAL;
+    lock->root_ = 0;
+    lock->domain_ = domain;
+    lock->grants_ = 0;
+    return 0;
+}
+
+int ivs_range_lock_prepare(struct ivs_range_lock *lock) {
+    if (!lock) return IVS_EINVAL;
+    return ivs_ranges_begin_(lock, ivs_load_acquire_word_(&lock->root_)); /* [P20] */
+}
+
+/* How many pieces are held, and how many are kept; their acquisitions. */
+static void ivs_pieces_count_(struct ivs_ranges_ *table, struct ivs_range_stats *stats) {
+    struct ivs_node *node;
+    size_t n = 0;
+    ivs_domain_read_enter(table->domain);
+    for (node = ivs_map_query_next_rcu(&table->map, 0); node; node = ivs_walk_(&table->map, node, ++n)) {
+        ivs_u64_ state = ivs_load_acquire_64_(&ivs_piece_of_(node)->state); /* [P18] */
+        stats->acquisitions += state >> 32;
+        if (ivs_piece_conflicts_(state, IVS_EXCLUSIVE)) stats->held++;
+        else stats->cached++;
+    }
+    ivs_domain_read_exit(table->domain);
+}
+
+int ivs_range_lock_destroy(struct ivs_range_lock *lock) {
+    struct ivs_range_stats stats;
+    struct ivs_ranges_ *table;
+    uintptr_t word;
+    bool waiting;
+    if (!lock) return IVS_EINVAL;
+    word = ivs_load_acquire_word_(&lock->root_); /* [P20] */
+    if (word == 0) return 0;
+    if (!(word & IVS_ROOT_TABLE_)) return IVS_EBUSY;
+    table = ivs_table_of_(word);
+    if (ivs_in_section_(table->domain)) return IVS_EDEADLK;
+    __builtin_memset(&stats, 0, sizeof(stats));
+    ivs_pieces_count_(table, &stats);
+    ivs_guard_(table);
+    waiting = table->first != NULL;
+    ivs_unguard_(table);
+    if (stats.held || waiting) return IVS_EBUSY;
+    while (ivs_load_acquire_32_(&table->wakers)) IVSKIP_HOST_YIELD(); /* [P21] [R6] */
+    (void)!ivs_domain_synchronize(table->domain);                     /* a release may be leaving its read section */
+    lock->root_ = 0;
+    ivs_ranges_free_(lock, table);
+    return 0;
+}
+
+int ivs_range_lock_reset_after_fork(struct ivs_range_lock *lock) {
+    struct ivs_ranges_ *table;
+    struct ivs_node *node;
+    if (!lock) return IVS_EINVAL;
+    if (!(lock->root_ & IVS_ROOT_TABLE_)) {
+        lock->root_ = 0;
+        return 0;
+    }
+    table = ivs_table_of_(lock->root_);
+    if (ivs_map_reset_after_fork(&table->map)) return IVS_EINVAL;
+    table->nodes = 0;
+    for (node = ivs_successor_(&table->map.head_); node; node = ivs_successor_(node)) {
+        ivs_store_relaxed_64_(&ivs_piece_of_(node)->state, 0);
+        table->nodes++;
+    }
+    table->first = table->last = table->holders = NULL;
+    table->guard = table->wakers = table->bars = 0;
+    return 0;
+}
+
+int ivs_range_lock_get_stats(struct ivs_range_lock *lock, struct ivs_range_stats *stats) {
+    struct ivs_ranges_ *table;
+    uintptr_t word;
+    if (!lock || !stats) return IVS_EINVAL;
+    __builtin_memset(stats, 0, sizeof(*stats));
+    word = ivs_load_acquire_word_(&lock->root_); /* [P20] */
+    stats->acquisitions = ivs_load_relaxed_64_(&lock->grants_);
+    stats->held = word && !(word & IVS_ROOT_TABLE_);
+    if (!(word & IVS_ROOT_TABLE_)) return 0;
+    table = ivs_table_of_(word);
+    stats->acquisitions += ivs_load_relaxed_64_(&table->granted);
+    ivs_pieces_count_(table, stats);
+    ivs_guard_(table);
+    stats->waits = table->waits;
+    stats->longest_wait = table->longest;
+    stats->wakes = table->wakes;
+    stats->false_wakes = table->false_wakes;
+    for (struct ivs_range *range = table->first; range; range = range->next_) stats->waiting++;
+    ivs_unguard_(table);
+    return 0;
+}
+
+static void ivs_put_range_(const struct ivs_out_ *out, const char *what, uint64_t start, uint64_t last) {
+    struct ivs_node bounds;
+    bounds.start = start;
+    bounds.last = last;
+    ivs_put_(out, what);
+    ivs_put_bounds_(out, &bounds);
+}
+
+static void ivs_put_holder_(const struct ivs_out_ *out, uint64_t start, uint64_t last, ivs_u64_ state, uint64_t owner) {
+    ivs_put_range_(out, "held ", start, last);
+    if (state & IVS_PIECE_EXCLUSIVE_) {
+        ivs_put_(out, " exclusive owner ");
+        ivs_put_number_(out, owner, 16);
+    } else {
+        ivs_put_(out, " shared by ");
+        ivs_put_number_(out, (state & IVS_PIECE_COUNT_) / IVS_PIECE_SHARED_, 10);
+    }
+    ivs_put_(out, state & IVS_PIECE_WAIT_ ? ", waited for\n" : "\n");
+}
+
+static void ivs_put_waiter_(const struct ivs_out_ *out, const struct ivs_range *range) {
+    uint32_t state = ivs_load_relaxed_32_(&range->state_);
+    ivs_put_range_(out, "waits ", range->start_, range->last_);
+    ivs_put_(out, range->mode & IVS_EXCLUSIVE ? " exclusive owner " : " shared owner ");
+    ivs_put_number_(out, range->holder_, 16);
+    if (state == IVS_RANGE_SLEEPING_) ivs_put_range_(out, " for ", range->by_start_, range->by_last_);
+    if (state == IVS_RANGE_SKIPPED_) ivs_put_(out, " behind others");
+    if (range->vain_) ivs_put_(out, " woken in vain ");
+    if (range->vain_) ivs_put_number_(out, range->vain_, 10);
+    ivs_put_(out, "\n");
+}
+
+int ivs_range_lock_dump(struct ivs_range_lock *lock, void (*put)(void *ctx, const char *text), void *ctx) {
+    struct ivs_ranges_ *table;
+    struct ivs_out_ out;
+    struct ivs_node *node;
+    uintptr_t word;
+    if (!lock || !put) return IVS_EINVAL;
+    out.put = put;
+    out.ctx = ctx;
+    word = ivs_load_acquire_word_(&lock->root_); /* [P20] */
+    while (word && !(word & IVS_ROOT_TABLE_)) {
+        struct ivs_range *range = (struct ivs_range *)(word & ~(uintptr_t)IVS_FLAGS_);
+        if (word & IVS_ROOT_CHANGE_) {
+            word = ivs_root_await_(lock, word);
+        } else if (ivs_cas_acq_rel_word_(&lock->root_, &word, word | IVS_ROOT_CHANGE_)) { /* [P20] */
+            uint64_t start = range->start_, last = range->last_, owner = range->holder_;
+            ivs_u64_ state = ivs_piece_held_(range);
+            ivs_store_release_word_(&lock->root_, word); /* [P20] */
+            ivs_put_holder_(&out, start, last, state, owner);
+            return 0;
+        }
+    }
+    if (!word) return 0;
+    table = ivs_table_of_(word);
+    ivs_domain_read_enter(table->domain);
+    ivs_map_for_each_rcu (node, &table->map, 0, 0) {
+        ivs_u64_ state = ivs_load_acquire_64_(&ivs_piece_of_(node)->state); /* [P18] */
+        if (!ivs_piece_conflicts_(state, IVS_EXCLUSIVE)) continue;
+        ivs_put_holder_(&out, node->start, node->last, state, ivs_load_relaxed_64_(&ivs_piece_of_(node)->owner));
+    }
+    ivs_domain_read_exit(table->domain);
+    ivs_guard_(table);
+    for (struct ivs_range *range = table->first; range; range = range->next_) ivs_put_waiter_(&out, range);
+    ivs_unguard_(table);
+    return 0;
+}
+
+#undef ivs_range_track_
+#undef IVS_PIECE_DEAD_
+#undef IVS_PIECE_WAIT_
+#undef IVS_PIECE_EXCLUSIVE_
+#undef IVS_PIECE_SHARED_
+#undef IVS_PIECE_COUNT_
+#undef IVS_PIECE_GRANT_
+#undef IVS_AGAIN_
 
 #undef IVS_RCU_ENTER_
 #undef IVS_RCU_EXIT_
