@@ -1031,8 +1031,10 @@ struct ivs_range {
     struct ivs_range *next_, *prev_;
     struct ivs_range *chain_;
     void (*done_)(struct ivs_range *range, int result);
-    uint32_t vain_;  /* times that it was woken and found the range taken */
-    uint32_t woken_; /* by a release, and has not tried since */
+    uint32_t vain_;   /* times that it was woken and found the range taken */
+    uint32_t woken_;  /* by a release, and has not tried since */
+    uint32_t nested_; /* IVS_NESTED */
+    uint32_t unused_;
 } __attribute__((aligned(8)));
 
 #if defined(__cplusplus)
@@ -1136,8 +1138,8 @@ IVS_API int ivs_range_lock_async(struct ivs_range_lock *lock, struct ivs_range *
  *  Context: outside read sections; may sleep for a moment.
  *  Progress: waits for no holder.
  *  Ordering: none.
- *  Returns: 0: it is gone, `done` will not be called; -EBUSY: too late, `done` was called or is about to be: release
- *  the range there; -EPERM: not a request of this lock; -EINVAL: NULL.
+ *  Returns: 0: it is gone, `done` will not be called; -EBUSY: it does not wait: `done` was called or is about to be;
+ *  -EPERM: not a request of this lock, or one that sleeps; -EINVAL: NULL.
  *  Lifetime: after 0 the handle is the caller's again. */
 IVS_API int ivs_range_cancel(struct ivs_range_lock *lock, struct ivs_range *range) IVS_MUST_CHECK;
 
@@ -3860,15 +3862,15 @@ static uint32_t ivs_bars_(const struct ivs_range *first) {
                                        : (first->vain_ ? (uint32_t)IVS_BARS_EXCLUSIVE_ : 0);
 }
 
-static bool ivs_barred_by_(uint32_t bars, uint32_t mode) {
-    if (mode & IVS_NESTED) return false;
-    return (bars & (mode & IVS_EXCLUSIVE ? IVS_BARS_EXCLUSIVE_ : IVS_BARS_SHARED_)) != 0;
+static bool ivs_barred_by_(uint32_t bars, const struct ivs_range *range) {
+    if (range->nested_) return false;
+    return (bars & (range->mode & IVS_EXCLUSIVE ? IVS_BARS_EXCLUSIVE_ : IVS_BARS_SHARED_)) != 0;
 }
 
 /* Does a newcomer have to queue? A hint: what it reads may be torn. */
 static bool ivs_barred_(struct ivs_ranges_ *table, const struct ivs_range *range) {
     uint32_t bars = ivs_load_relaxed_32_(&table->bars);
-    return bars && ivs_barred_by_(bars, range->mode) &&
+    return bars && ivs_barred_by_(bars, range) &&
            ivs_meets_(ivs_load_relaxed_64_(&table->first_start), ivs_load_relaxed_64_(&table->first_last),
                       range->start_, range->last_);
 }
@@ -3887,7 +3889,7 @@ static void ivs_first_publish_(struct ivs_ranges_ *table) {
 /* Guard held: has somebody the right to try before this one? [R4] */
 static bool ivs_range_behind_(struct ivs_ranges_ *table, const struct ivs_range *range) {
     struct ivs_range *first = table->first, *other;
-    if (first != range && ivs_range_clash_(first, range) && ivs_barred_by_(ivs_bars_(first), range->mode)) return true;
+    if (first != range && ivs_range_clash_(first, range) && ivs_barred_by_(ivs_bars_(first), range)) return true;
     for (other = first; other != range; other = other->next_)
         if (ivs_load_relaxed_32_(&other->state_) == IVS_RANGE_AWAKE_ && ivs_range_clash_(other, range)) return true;
     return false;
@@ -4011,7 +4013,7 @@ static bool ivs_range_cycle_(struct ivs_ranges_ *table, const struct ivs_range *
     }
     other = table->first;
     if (depth < 32 && other && other != range && ivs_range_clash_(other, range) &&
-        ivs_barred_by_(ivs_bars_(other), range->mode) && ivs_range_cycle_(table, other, owner, depth + 1, report)) {
+        ivs_barred_by_(ivs_bars_(other), range) && ivs_range_cycle_(table, other, owner, depth + 1, report)) {
         report->other_start = other->start_;
         report->other_end = other->last_ + 1;
         return true;
@@ -4031,7 +4033,7 @@ static int ivs_range_block_(struct ivs_ranges_ *table, struct ivs_range *range, 
     struct ivs_node *node;
     ivs_guard_(table);
     barred = table->first != range && ivs_range_clash_(table->first, range) &&
-             ivs_barred_by_(ivs_bars_(table->first), range->mode);
+             ivs_barred_by_(ivs_bars_(table->first), range);
     if (!barred) {
         ivs_domain_read_enter(table->domain);
         node = ivs_map_query_rcu(&table->map, by->start);
@@ -4335,7 +4337,7 @@ static void ivs_waker_pass_(struct ivs_ranges_ *table, uint64_t start, uint64_t 
     ivs_ranges_run_(table, async); /* requests that wait: the lock cannot be destroyed before they are answered */
 }
 
-static void ivs_release_exclusive_(struct ivs_ranges_ *table, struct ivs_range *range) {
+static void ivs_leave_exclusive_(struct ivs_ranges_ *table, struct ivs_range *range) {
     struct ivs_piece_ *piece = ivs_piece_of_(range->node_);
     uint64_t start = range->start_, last = range->last_;
     ivs_u64_ state = ivs_load_relaxed_64_(&piece->state);
@@ -4363,7 +4365,7 @@ static bool ivs_piece_leave_(struct ivs_ranges_ *table, struct ivs_node *node, b
     return true;
 }
 
-static void ivs_release_shared_(struct ivs_ranges_ *table, struct ivs_range *range) {
+static void ivs_leave_shared_(struct ivs_ranges_ *table, struct ivs_range *range) {
     uint64_t start = range->start_, last = range->last_, at = start;
     bool woke = false, over = false;
     struct ivs_lock lock;
@@ -4485,8 +4487,8 @@ static int ivs_root_enter_(struct ivs_range_lock *lock, struct ivs_range *range,
     uintptr_t word = ivs_load_acquire_word_(&lock->root_); /* [P20] */
     while (!(word & IVS_ROOT_TABLE_)) {
         if (word == 0) {
-            if (ivs_cas_acq_rel_word_(&lock->root_, &word, (uintptr_t)range | IVS_ROOT_HANDLE_))
-                return IVS_AGAIN_; /* [P20] */
+            if (ivs_cas_acq_rel_word_(&lock->root_, &word, (uintptr_t)range | IVS_ROOT_HANDLE_)) /* [P20] */
+                return IVS_AGAIN_;
         } else {
             int r = ivs_ranges_begin_(lock, word);
             if (r) return r;
@@ -4521,7 +4523,8 @@ static int ivs_range_begin_(struct ivs_range_lock *lock, struct ivs_range *range
     if (!ivs_range_(start, end, &range->last_)) return IVS_EINVAL;
     range->start = range->start_ = start;
     range->end = end;
-    range->mode = mode;
+    range->mode = mode & ~(uint32_t)IVS_NESTED;
+    range->nested_ = mode & IVS_NESTED;
     range->self_ = range;
     range->done_ = NULL;
     range->node_ = NULL;
@@ -4656,14 +4659,15 @@ int ivs_range_cancel(struct ivs_range_lock *lock, struct ivs_range *range) {
     int r = IVS_EBUSY;
     if (!lock || !range) return IVS_EINVAL;
     word = ivs_load_acquire_word_(&lock->root_); /* [P20] */
-    if (!(word & IVS_ROOT_TABLE_)) return ivs_misuse_();
+    if (!(word & IVS_ROOT_TABLE_)) return IVS_EBUSY;
     table = ivs_table_of_(word);
     ivs_guard_(table);
-    if (range->self_ != range || range->lock != lock || !range->done_) {
+    if (ivs_load_relaxed_32_(&range->state_) > IVS_RANGE_AWAKE_) { /* so it is in a queue: nobody else writes to it */
         r = IVS_EPERM;
-    } else if (ivs_load_relaxed_32_(&range->state_) > IVS_RANGE_AWAKE_) {
-        ivs_range_dequeue_(table, range, false, &async);
-        r = 0;
+        if (range->self_ == range && range->lock == lock && range->done_) {
+            ivs_range_dequeue_(table, range, false, &async);
+            r = 0;
+        }
     }
     ivs_unguard_(table);
     ivs_ranges_run_(table, async);
@@ -4687,8 +4691,8 @@ int ivs_range_unlock(struct ivs_range_lock *lock, struct ivs_range *range) {
     table = ivs_root_of_holder_(lock, range, 0);
     if (!table) return 0;
     ivs_range_track_(table, range, false);
-    if (range->mode & IVS_EXCLUSIVE) ivs_release_exclusive_(table, range);
-    else ivs_release_shared_(table, range);
+    if (range->mode & IVS_EXCLUSIVE) ivs_leave_exclusive_(table, range);
+    else ivs_leave_shared_(table, range);
     return 0;
 }
 
@@ -4737,10 +4741,9 @@ static int ivs_piece_upgrade_(struct ivs_ranges_ *table, struct ivs_range *range
         struct ivs_piece_ *piece = ivs_piece_of_(node);
         ivs_u64_ state = ivs_load_acquire_64_(&piece->state); /* [P18] */
         while (r == IVS_EEXIST && !(state & IVS_PIECE_DEAD_)) {
+            ivs_u64_ next = state - IVS_PIECE_SHARED_ + IVS_PIECE_EXCLUSIVE_;
             if ((state & IVS_PIECE_COUNT_) != IVS_PIECE_SHARED_) r = IVS_EBUSY;
-            else if (ivs_cas_acq_rel_64_(&piece->state, &state,
-                                         state - IVS_PIECE_SHARED_ + IVS_PIECE_EXCLUSIVE_)) /* [P18] */
-                r = 0;
+            else if (ivs_cas_acq_rel_64_(&piece->state, &state, next)) r = 0; /* [P18] */
         }
         if (r == 0) ivs_store_relaxed_64_(&piece->owner, range->holder_);
         if (r == 0) range->node_ = node;
@@ -4824,10 +4827,8 @@ int ivs_range_lock_set(struct ivs_range_lock *lock, struct ivs_range *ranges, si
     first = ivs_set_sort_(ranges, count);
     if (ivs_set_conflicts_(first)) return IVS_EINVAL;
     for (range = first; range && r == 0; range = r ? range : range->chain_) {
-        uint32_t mode = range->mode;
-        if (range != first) range->mode |= IVS_NESTED; /* [R5] */
+        if (range != first) range->nested_ = IVS_NESTED; /* [R5] */
         r = ivs_range_take_(lock, range, IVS_FOREVER_);
-        range->mode = mode;
     }
     for (undo = first; r && undo != range; undo = undo->chain_) (void)ivs_range_unlock(lock, undo);
     return r;

@@ -30,7 +30,8 @@ extern struct ivs_map *subject_map;
     K(NONE)                                                                                                            \
     K(MAP) K(UNMAP) K(INSERT) K(ALLOC) K(QUERY) K(NEXT) K(FOLLOW) K(ENTER) K(LEAVE) K(SWAP) K(PAIR) K(VALUE)           \
         K(TRYLOCK) K(TIMED) K(HOLD) K(GONE) K(DEFER) K(RECLAIM) K(BARRIER) K(LOOK) K(LINGER) K(DROP) K(TAKE) K(TUNE)   \
-            K(SYNCHRONIZE) K(GIVE)
+            K(SYNCHRONIZE) K(GIVE) K(ALONE) K(SHARE) K(TRY) K(SOON) K(DOWN) K(UP) K(ASYNC) K(SET) K(HELD) K(FREE) K(END)      \
+                K(TURN)
 #define KIND_(k) k,
 enum kind { KINDS(KIND_) };
 
@@ -68,6 +69,19 @@ struct op {
 #define Drop(slot)        {DROP, slot, 0, 0, 0}   /* clear the slot, defer the end of what it led to */
 #define Take(slot)        {TAKE, slot, 0, 0, 0}   /* clear the slot, synchronize, end it */
 #define Sync              {SYNCHRONIZE, 0, 0, 0, 0}
+/* A range lock: who is alone writes to the words of its keys, who shares reads them. */
+#define Alone(lo, hi)     {ALONE, lo, hi, 0, 0}   /* exclusive, release */
+#define Share(lo, hi)     {SHARE, lo, hi, 0, 0}   /* shared, release */
+#define Try(lo, hi)       {TRY, lo, hi, 0, 0}     /* exclusive, if it is free */
+#define Soon(lo, hi)      {SOON, lo, hi, 0, 0}    /* exclusive, with a time-out */
+#define Down(lo, hi)      {DOWN, lo, hi, 0, 0}    /* exclusive, downgrade, release */
+#define Up(lo, hi)        {UP, lo, hi, 0, 0}      /* shared, upgrade if it is alone, release */
+#define Async(lo, hi)     {ASYNC, lo, hi, 0, 0}   /* exclusive by a callback that releases; cancel */
+#define Set(a, b)         {SET, a, b, 0, 0}       /* two keys at once, in either order */
+#define Held(lo, hi, t, mode) {HELD, lo, hi, t, mode} /* at the start: thread t holds it, */
+#define Free              {FREE, 0, 0, 0, 0}      /* and lets it go */
+#define End(lo, hi)       {END, lo, hi, 0, 0}     /* exclusive, release, destroy the lock, free its memory */
+#define Turn(t, lo, hi)   {TURN, lo, hi, t, 0}    /* if somebody waits, shared newcomers are refused; then lets go what t holds */
 /* clang-format on */
 
 enum {
@@ -264,6 +278,32 @@ static const struct script scripts[] = {
     {"table: grace", {I(1, 2, 1, 1), I(4, 5, 1, 1)}, {{U(4, 5), R}, {Q(4), Q(5)}}, TABLE | WARM},
     {"table: grace of the table", {I(1, 2, 1, 1), I(4, 5, 1, 1)}, {{Tune, R}, {Q(4), Q(1)}}, TABLE | WARM},
     {"table: two who tune", {I(1, 2, 1, 1), I(4, 5, 1, 1)}, {{Tune}, {Tune, Q(4)}}, TABLE | WARM},
+    {"ranges: two alone", {{0}}, {{Alone(0, 2)}, {Alone(1, 3)}}, WARM | DEEP},
+    {"ranges: the first two who meet", {{0}}, {{Alone(0, 1), Alone(0, 1)}, {Share(0, 1)}}, ORDINARY},
+    {"ranges: a table is made amid a release", {{0}}, {{Alone(0, 1)}, {Alone(2, 3)}}, WARM | DEEP},
+    {"ranges: alone and shared", {{0}}, {{Alone(1, 2)}, {Share(0, 2)}, {Share(1, 3)}}, WARM},
+    {"ranges: a waiter and a release", {Held(0, 2, 0, 2)}, {{Free}, {Alone(0, 2)}}, WARM | DEEP},
+    {"ranges: two waiters and a release", {Held(0, 2, 0, 2)}, {{Free}, {Alone(0, 1)}, {Alone(0, 2)}}, WARM | DEEP},
+    {"ranges: two waiters for a shared one", {Held(0, 2, 0, 1)}, {{Free}, {Alone(0, 1)}, {Alone(1, 3)}}, WARM},
+    {"ranges: shared, cut while it is left", {Held(0, 3, 0, 1)}, {{Free}, {Share(1, 2)}}, WARM | DEEP},
+    {"ranges: shared, cut twice, one waits", {Held(0, 3, 0, 1)}, {{Free}, {Share(1, 4)}, {Alone(2, 3)}}, WARM},
+    {"ranges: the same range again", {{0}}, {{Alone(1, 2), Alone(1, 2)}, {Alone(1, 2), Share(1, 2)}}, WARM},
+    {"ranges: over a piece that is free", {Held(1, 2, 0, 2)}, {{Free, Alone(1, 2)}, {Alone(0, 3)}}, WARM},
+    {"ranges: try", {{0}}, {{Try(0, 2), Alone(0, 1)}, {Try(1, 3), Alone(1, 2)}}, WARM},
+    {"ranges: a wait that ends by time", {Held(0, 2, 0, 2)}, {{Free}, {Soon(0, 1)}, {Alone(0, 2)}}, WARM | DEEP},
+    {"ranges: two waits that end by time", {Held(0, 2, 0, 1)}, {{Free}, {Soon(0, 2)}, {Soon(1, 3), Share(1, 2)}}, WARM},
+    {"ranges: downgrade", {{0}}, {{Down(0, 2)}, {Share(1, 2)}, {Alone(0, 1)}}, WARM},
+    {"ranges: downgrade of one who is alone", {{0}}, {{Down(0, 2)}, {Share(1, 3)}}, WARM | DEEP},
+    {"ranges: downgrade, both kinds wait", {Held(0, 1, 0, 2)}, {{Down(4, 6), Free}, {Share(5, 6)}, {Alone(0, 5)}}, WARM},
+    {"ranges: upgrade", {{0}}, {{Up(0, 2)}, {Up(1, 3)}}, WARM},
+    {"ranges: upgrade and a waiter", {Held(4, 5, 0, 1)}, {{Up(0, 3), Free}, {Share(1, 2)}, {Alone(2, 5)}}, WARM},
+    {"ranges: a callback", {Held(0, 2, 0, 2)}, {{Free}, {Async(0, 1)}}, WARM | DEEP},
+    {"ranges: callbacks and a waiter", {Held(0, 2, 0, 2)}, {{Free}, {Async(0, 1), Async(1, 2)}, {Alone(0, 2)}}, WARM},
+    {"ranges: two sets", {{0}}, {{Set(0, 4)}, {Set(4, 0)}}, WARM | DEEP},
+    {"ranges: two sets and a wide one", {{0}}, {{Set(0, 4)}, {Set(4, 2)}, {Alone(0, 5)}}, WARM},
+    {"ranges: destroyed after a release", {Held(0, 2, 0, 2)}, {{Free}, {End(0, 2)}}, WARM | DEEP},
+    {"ranges: destroyed after a shared release", {Held(0, 2, 0, 1)}, {{Free}, {End(1, 2)}}, WARM | DEEP},
+    {"ranges: first in the queue", {Held(0, 1, 1, 1)}, {{Alone(0, 2)}, {Turn(1, 1, 2)}}, WARM | DEEP},
     {"store buffering over two nodes", {I(8, 9, 1, 1)}, {{I(1, 2, 2, 1), Q(5)}, {I(5, 6, 3, 1), Q(1)}}, SC_ONLY},
     {"strangers: map and map",
      {I(1, 2, 1, 2), I(3, 4, 1, 1), I(5, 6, 1, 3), I(7, 8, 1, 1), I(9, 10, 1, 2)},
@@ -558,6 +598,132 @@ static long do_barrier(void) {
     return 0;
 }
 
+/* ---- range locks */
+
+static struct ivs_range_lock *ranges;
+static struct ivs_range *handles; /* for each thread: two for what an operation takes, one it holds, those of callbacks */
+enum { HANDLES = 6 };
+
+static void touch(const struct ivs_range *range) {
+    bool write = range->mode == IVS_EXCLUSIVE;
+    for (uint64_t key = range->start; key < 16 && (range->end == 0 || key < range->end); key++)
+        lab_plain(&owned[key], 8, write);
+}
+
+static struct ivs_range *handle(unsigned thread, unsigned which) {
+    struct ivs_range *range = &handles[HANDLES * thread + which];
+    range->owner = thread + 1;
+    return range;
+}
+
+static void let_go(struct ivs_range *range) {
+    touch(range);
+    LAB_CHECK(ivs_range_unlock(ranges, range) == 0, "release");
+}
+
+static void ours(struct ivs_range *range, int result) {
+    if (result == IVS_ENOMEM) return;
+    LAB_CHECK(result == 0, "callback: %d", result);
+    let_go(range);
+}
+
+static long do_set(const struct op *op, unsigned me) {
+    struct ivs_range *set = handle(me, 0);
+    (void)handle(me, 1);
+    set[0].start = op->a;
+    set[0].end = op->a + 1;
+    set[1].start = op->b;
+    set[1].end = op->b + 1;
+    set[0].mode = set[1].mode = IVS_EXCLUSIVE;
+    int r = ivs_range_lock_set(ranges, set, 2);
+    if (r) return r;
+    let_go(&set[0]);
+    let_go(&set[1]);
+    return 0;
+}
+
+static long do_end(const struct op *op, unsigned me) {
+    struct ivs_range *range = handle(me, 0);
+    int r = ivs_range_lock(ranges, range, op->a, op->b, IVS_EXCLUSIVE);
+    if (r) return r;
+    let_go(range);
+    r = ivs_range_lock_destroy(ranges);
+    if (r == IVS_EBUSY) return 0; /* shared holders of other parts */
+    LAB_CHECK(r == 0, "destroy: %d", r);
+    lab_free(ranges);
+    ranges = NULL;
+    return 0;
+}
+
+static long do_turn(const struct op *op, unsigned me) {
+    struct ivs_range_stats stats;
+    struct ivs_range *range = handle(me, 0);
+    LAB_CHECK(ivs_range_lock_get_stats(ranges, &stats) == 0, "stats");
+    if (stats.waiting) {
+        int r = ivs_range_trylock(ranges, range, op->a, op->b, IVS_SHARED);
+        LAB_CHECK(r == IVS_EBUSY || r == IVS_ENOMEM, "a newcomer went in front of one who waits: %d", r);
+    }
+    let_go(handle(op->v, 2));
+    return 0;
+}
+
+static long do_range(const struct op *op) {
+    unsigned me = lab_thread();
+    struct ivs_range *range = handle(me, op->kind == ASYNC ? 3 + op->a : 0);
+    unsigned nested = me < LAB_THREADS && handles[HANDLES * me + 2].lock ? IVS_NESTED : 0;
+    int r;
+    switch (op->kind) {
+    case HELD: return ivs_range_lock(ranges, handle(op->v, 2), op->a, op->b, op->h);
+    case FREE: let_go(handle(me, 2)); return 0;
+    case SET: return do_set(op, me);
+    case END: return do_end(op, me);
+    case TURN: return do_turn(op, me);
+    case SHARE:
+    case UP: r = ivs_range_lock(ranges, range, op->a, op->b, IVS_SHARED | nested); break;
+    case TRY: r = ivs_range_trylock(ranges, range, op->a, op->b, IVS_EXCLUSIVE | nested); break;
+    case SOON: r = ivs_range_timedlock(ranges, range, op->a, op->b, IVS_EXCLUSIVE | nested, 10); break;
+    case ASYNC:
+        r = ivs_range_lock_async(ranges, range, op->a, op->b, IVS_EXCLUSIVE | nested, ours);
+        if (r == IVS_EINPROGRESS) {
+            lab_give();
+            r = ivs_range_cancel(ranges, range);
+            return r == IVS_EBUSY || r == IVS_EPERM ? 0 : r;
+        }
+        break;
+    default: r = ivs_range_lock(ranges, range, op->a, op->b, IVS_EXCLUSIVE | nested);
+    }
+    if (r == IVS_EBUSY || r == IVS_ETIMEDOUT) return 0;
+    if (r) return r;
+    touch(range);
+    if (op->kind == DOWN) LAB_CHECK(ivs_range_downgrade(ranges, range) == 0, "downgrade");
+    if (op->kind == UP) (void)!ivs_range_try_upgrade(ranges, range);
+    let_go(range);
+    return 0;
+}
+
+static void ranges_make(void) {
+    ranges = lab_malloc(sizeof *ranges);
+    handles = lab_malloc(HANDLES * LAB_THREADS * sizeof *handles);
+    if (!ranges || !handles || ivs_range_lock_init(ranges, NULL)) lab_fail("setup");
+    memset(handles, 0, HANDLES * LAB_THREADS * sizeof *handles);
+}
+
+static void ranges_end(void) {
+    struct ivs_range_stats stats;
+    struct ivs_report report;
+    lab_free(handles);
+    if (!ranges) return;
+    uintptr_t root = (uintptr_t)lab_newest(&ranges->root_, sizeof root);
+    if (root & 4 && ivs_map_validate((struct ivs_map *)(root & ~(uintptr_t)7), &report))
+        lab_fail("pieces: %s, level %u", report.check, report.level);
+    LAB_CHECK(ivs_range_lock_get_stats(ranges, &stats) == 0, "stats");
+    LAB_CHECK(!stats.held && !stats.waiting, "%u held, %u wait", (unsigned)stats.held, (unsigned)stats.waiting);
+    int r = ivs_range_lock_destroy(ranges);
+    if (r) lab_fail("destroy of the range lock: %d", r);
+    lab_free(ranges);
+    ranges = NULL;
+}
+
 static long run_op(const struct op *op, struct call *call) {
     struct ivs_domain *domain = ivs_map_domain(subject_map);
     switch (op->kind) {
@@ -587,6 +753,18 @@ static long run_op(const struct op *op, struct call *call) {
     case RECLAIM: (void)ivs_domain_reclaim(domain); return 0;
     case TUNE: return ivs_map_tune(subject_map);
     case GIVE: lab_give(); return 0;
+    case ALONE:
+    case SHARE:
+    case TRY:
+    case SOON:
+    case DOWN:
+    case UP:
+    case ASYNC:
+    case SET:
+    case HELD:
+    case FREE:
+    case END:
+    case TURN: return do_range(op);
     case NONE: break;
     }
     return 0;
@@ -761,11 +939,12 @@ static void script_setup(const void *data) {
     owned = lab_malloc(16 * sizeof *owned);
     script_now = script;
     content_at_start = 0;
+    ranges_make();
     memset(section, 0, sizeof section);
     memset(begun, 0, sizeof begun);
     for (const struct op *op = script->init; op->kind; op++) {
         if (run_op(op, NULL)) lab_fail("setup");
-        content_at_start = with(content_at_start, op->a, op->b, op->v);
+        if (op->kind != HELD) content_at_start = with(content_at_start, op->a, op->b, op->v);
     }
     if (script->nature & TABLE && ivs_map_tune(subject_map)) lab_fail("setup");
     memset(call_count, 0, sizeof call_count);
@@ -842,6 +1021,7 @@ static void script_finish(const void *data) {
     if (ivs_domain_get_stats(ivs_map_domain(subject_map), &stats) || stats.limbo)
         lab_fail("%u things wait for a turn that nobody begins", (unsigned)stats.limbo);
 #endif
+    ranges_end();
     int r = ivs_map_destroy(subject_map);
     if (r) lab_fail("destroy: %d", r);
     lab_free(subject_map);
