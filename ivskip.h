@@ -1046,7 +1046,7 @@ struct ivs_range {
 #endif
 
 /* Bytes in front of each node in the domain of a range lock. */
-#define IVSKIP_RANGE_PAYLOAD 16
+#define IVSKIP_RANGE_PAYLOAD 128
 
 struct ivs_range_stats {
     uint64_t acquisitions;
@@ -3772,9 +3772,11 @@ enum { IVS_BARS_SHARED_ = 1, IVS_BARS_EXCLUSIVE_ = 2 };                         
 #define IVS_RANGE_TRACK_ IVSKIP_DEBUG /* holders are listed, so that cycles are found */
 #endif
 
-struct ivs_piece_ {
+struct ivs_piece_ { /* on a line of its own: searches read the nodes of strangers, who write to their states */
+    unsigned char pad[IVS_LINE_ - 16];
     ivs_u64_ state;
     ivs_u64_ owner; /* of an exclusive one; for the dump */
+    unsigned char pad2[IVS_LINE_];
 };
 IVS_STATIC_ASSERT_(sizeof(struct ivs_piece_) == IVSKIP_RANGE_PAYLOAD, "the payload of a range lock's domain");
 IVS_STATIC_ASSERT_(sizeof(struct ivs_range_lock) <= 128, "an idle lock takes at most 128 bytes");
@@ -4139,15 +4141,36 @@ static int ivs_piece_join_(struct ivs_ranges_ *table, struct ivs_node *node, str
     return 0;
 }
 
-/* Taken (0), -EBUSY, -ENOENT: it lies in a gap, -EEXIST: cuts pieces, or covers several. */
-static int ivs_range_look_(struct ivs_ranges_ *table, struct ivs_range *range, struct ivs_blocker_ *by) {
-    struct ivs_node *node;
+/* A piece for the whole range, taken. */
+static struct ivs_node *ivs_piece_new_(struct ivs_ranges_ *table, const struct ivs_range *range, unsigned flags) {
+    struct ivs_node *node = ivs_node_new(table->domain, range->start, range->end, NULL, flags);
+    if (!node) return NULL;
+    ivs_store_relaxed_64_(&ivs_piece_of_(node)->state, ivs_piece_held_(range) | IVS_PIECE_GRANT_);
+    ivs_store_relaxed_64_(&ivs_piece_of_(node)->owner, range->holder_);
+    return node;
+}
+
+/* Taken (0), -EBUSY, -ENOENT: it lies in a gap, but somebody is at work there, -EEXIST: cuts pieces, or covers several.
+ * *fresh: a piece for the range, if one was made and not needed. */
+static int ivs_range_look_(struct ivs_ranges_ *table, struct ivs_range *range, struct ivs_node **fresh,
+                           struct ivs_blocker_ *by) {
+    struct ivs_node *before, *node;
+    uintptr_t word;
     int r = IVS_ENOENT;
     ivs_domain_read_enter(table->domain);
-    node = ivs_map_query_next_rcu(&table->map, range->start_);
-    if (node && node->start == range->start_ && node->last == range->last_) {
+    before = ivs_search_before_(&table->map, range->start_, &word);
+    node = ivs_ptr_(word);
+    if (!node || node->start > range->last_) {
+        if (!*fresh) *fresh = ivs_piece_new_(table, range, IVS_NOSLEEP);
+        if (*fresh && !(word & IVS_FLAGS_) && ivs_insert_at_(&table->map, before, &word, *fresh)) { /* exactly [I1] */
+            range->node_ = *fresh;
+            *fresh = NULL;
+            (void)ivs_add_relaxed_64_(&table->nodes, 1);
+            r = 0;
+        }
+    } else if (node->start == range->start_ && node->last == range->last_) {
         r = ivs_piece_join_(table, node, range, by);
-    } else if (node && node->start <= range->last_) {
+    } else {
         ivs_u64_ state = ivs_load_acquire_64_(&ivs_piece_of_(node)->state); /* [P18] */
         r = IVS_EEXIST;
         if (!(state & IVS_PIECE_DEAD_) && ivs_piece_conflicts_(state, range->mode)) {
@@ -4255,69 +4278,70 @@ static int ivs_range_rebuild_(struct ivs_ranges_ *table, struct ivs_range *range
     return r;
 }
 
-/* Where there are many pieces, who adds one looks at four and removes those that nobody holds: so of all pieces about
- * a quarter at most are free, and no release counts anything. */
-static void ivs_ranges_trim_(struct ivs_ranges_ *table) {
-    if (ivs_load_relaxed_64_(&table->nodes) <= IVS_RANGE_CACHE_) return;
-    for (int i = 0; i < 4; i++) {
-        struct ivs_lock lock;
-        struct ivs_node *node;
-        uint64_t start = 0, last = UINT64_MAX;
-        ivs_u64_ state = IVS_PIECE_EXCLUSIVE_;
-        ivs_domain_read_enter(table->domain);
-        node = ivs_map_query_next_rcu(&table->map, ivs_load_relaxed_64_(&table->hand));
-        if (node) {
-            start = node->start;
-            last = node->last;
-            state = ivs_load_relaxed_64_(&ivs_piece_of_(node)->state);
-        }
-        ivs_domain_read_exit(table->domain);
-        ivs_store_relaxed_64_(&table->hand, last + 1);
-        if (ivs_piece_conflicts_(state, IVS_EXCLUSIVE)) continue;
-        if (ivs_lock_range_(&table->map, start, last, 0, &lock)) continue;
-        node = ivs_lock_first(&lock);
-        if (lock.count == 1 && node->start == start && node->last == last) {
-            struct ivs_blocker_ by;
-            if (ivs_pieces_freeze_(&lock, IVS_EXCLUSIVE, false, &by) == 0) {
-                (void)ivs_add_relaxed_64_(&table->granted, ivs_load_relaxed_64_(&ivs_piece_of_(node)->state) >> 32);
-                (void)ivs_add_relaxed_64_(&table->nodes, (uint64_t)-1);
-                ivs_swap_(&lock, NULL, 0);
-            }
-        }
-        (void)ivs_map_unlock(&lock);
+/* Removes a piece, if nobody holds it and nobody is at work there. */
+static void ivs_piece_drop_(struct ivs_ranges_ *table, uint64_t start, uint64_t last) {
+    struct ivs_blocker_ by;
+    struct ivs_lock lock;
+    struct ivs_node *node;
+    if (ivs_lock_range_(&table->map, start, last, 0, &lock)) return;
+    node = ivs_lock_first(&lock);
+    if (lock.count == 1 && node->start == start && node->last == last &&
+        ivs_pieces_freeze_(&lock, IVS_EXCLUSIVE, false, &by) == 0) {
+        (void)ivs_add_relaxed_64_(&table->granted, ivs_load_relaxed_64_(&ivs_piece_of_(node)->state) >> 32);
+        (void)ivs_add_relaxed_64_(&table->nodes, (uint64_t)-1);
+        ivs_swap_(&lock, NULL, 0);
     }
+    (void)ivs_map_unlock(&lock);
+}
+
+/* Where there are many pieces, who adds one looks at four and removes up to two that nobody holds: so about a third of
+ * the pieces at most are free, and no release counts anything. */
+static void ivs_ranges_trim_(struct ivs_ranges_ *table) {
+    uint64_t start[2], last[2], hand;
+    struct ivs_node *node;
+    int found = 0;
+    if (ivs_load_relaxed_64_(&table->nodes) <= IVS_RANGE_CACHE_) return;
+    hand = ivs_load_relaxed_64_(&table->hand);
+    ivs_domain_read_enter(table->domain);
+    node = ivs_map_query_next_rcu(&table->map, hand);
+    for (int i = 0; i < 4 && found < 2; i++) {
+        hand = node ? node->last + 1 : 0;
+        if (!node) break;
+        if (!ivs_piece_conflicts_(ivs_load_relaxed_64_(&ivs_piece_of_(node)->state), IVS_EXCLUSIVE)) {
+            start[found] = node->start;
+            last[found++] = node->last;
+        }
+        node = ivs_map_next_rcu(&table->map, node);
+    }
+    ivs_domain_read_exit(table->domain);
+    ivs_store_relaxed_64_(&table->hand, hand);
+    while (found--) ivs_piece_drop_(table, start[found], last[found]);
 }
 
 /* Takes the range, or says what is in the way; waits for no holder. */
 static int ivs_range_try_(struct ivs_ranges_ *table, struct ivs_range *range, struct ivs_blocker_ *by) {
-    struct ivs_spares_ spares;
-    int r = ivs_range_look_(table, range, by);
-    if (r == 0 || r == IVS_EBUSY) return r;
-    __builtin_memset(&spares, 0, sizeof(spares));
-    for (;; r = ivs_range_look_(table, range, by)) {
-        struct ivs_node *node;
-        if (r != IVS_ENOENT && r != IVS_EEXIST) break;
-        if (r == IVS_EEXIST) {
-            r = ivs_range_rebuild_(table, range, false, &spares, by);
-            break;
-        }
-        r = IVS_ENOMEM;
-        if (!ivs_spares_fill_(table->domain, &spares, 1)) break;
-        node = ivs_spares_take_(&spares, range->start_, range->last_, ivs_piece_held_(range) | IVS_PIECE_GRANT_);
-        ivs_store_relaxed_64_(&ivs_piece_of_(node)->owner, range->holder_);
-        r = ivs_map_insert_node(&table->map, node); /* the gap, exactly [I1] */
+    uint64_t before = ivs_load_relaxed_64_(&table->nodes);
+    struct ivs_node *fresh = NULL;
+    int r;
+    while ((r = ivs_range_look_(table, range, &fresh, by)) == IVS_ENOENT) {
+        if (!fresh) fresh = ivs_piece_new_(table, range, IVS_SLEEP);
+        r = fresh ? ivs_map_insert_node(&table->map, fresh) : IVS_ENOMEM;
+        if (r == IVS_EEXIST) continue;
         if (r == 0) {
-            range->node_ = node;
+            range->node_ = fresh;
+            fresh = NULL;
             (void)ivs_add_relaxed_64_(&table->nodes, 1);
-            break;
         }
-        node->chain_ = (uintptr_t)spares.first;
-        spares.first = node;
-        spares.count++;
-        if (r != IVS_EEXIST) break;
+        break;
     }
-    ivs_spares_free_(table->domain, &spares);
-    if (r == 0) ivs_ranges_trim_(table);
+    if (fresh) (void)ivs_node_discard(table->domain, fresh);
+    if (r == IVS_EEXIST) {
+        struct ivs_spares_ spares;
+        __builtin_memset(&spares, 0, sizeof(spares));
+        r = ivs_range_rebuild_(table, range, false, &spares, by);
+        ivs_spares_free_(table->domain, &spares);
+    }
+    if (r == 0 && ivs_load_relaxed_64_(&table->nodes) > before) ivs_ranges_trim_(table);
     return r;
 }
 
@@ -4501,9 +4525,10 @@ static int ivs_root_enter_(struct ivs_range_lock *lock, struct ivs_range *range,
 
 /* The root for a holder: NULL, and `word` is its own, with CHANGE if `change`; or the table. */
 static struct ivs_ranges_ *ivs_root_of_holder_(struct ivs_range_lock *lock, struct ivs_range *range, uintptr_t next) {
-    uintptr_t own = (uintptr_t)range | IVS_ROOT_HANDLE_, word = own;
+    uintptr_t word = ivs_load_acquire_word_(&lock->root_); /* [P20] a CAS at once would fetch the line for writing */
+    (void)range;
     while (!(word & IVS_ROOT_TABLE_)) {
-        IVS_ASSERT_((word & ~(uintptr_t)IVS_ROOT_CHANGE_) == own);
+        IVS_ASSERT_((word & ~(uintptr_t)IVS_FLAGS_) == (uintptr_t)range);
         if (word & IVS_ROOT_CHANGE_) word = ivs_root_await_(lock, word);
         else if (ivs_cas_acq_rel_word_(&lock->root_, &word, next)) return NULL; /* [P20] */
     }
