@@ -3747,9 +3747,10 @@ int ivs_map_dump(struct ivs_map *map, enum ivs_dump_format format, void (*put)(v
  *       the release that empties the piece clears WAIT in the same RMW, then takes the guard and passes: so no wake is
  *       lost. Parts of a cut piece inherit it.
  *   R4  one who waits is AWAKE (it tries, or is about to), or SLEEPING (R3), or SKIPPED: then an AWAKE one before it in
- *       the queue conflicts with it, or the first of the queue bars it. Whoever ceases to be such a reason passes.
- *   R5  the first of the queue bars newcomers who conflict with it: shared ones at once, exclusive ones after it was
- *       woken in vain. Those who hold ranges already (NESTED) are not barred: else it would wait for them for ever.
+ *       the queue conflicts with it, or it is barred (R5). Whoever ceases to be such a reason settles with those it held.
+ *   R5  the first exclusive one of the queue bars shared ones, behind it and newcomers, whom it conflicts with; the first
+ *       who was woken in vain bars exclusive ones in the same way. Those who hold ranges already (NESTED) are not
+ *       barred: else it would wait for them for ever.
  *   R6  a release that will pass counts itself in `wakers` before its RMW on the piece: who destroys the lock sees the
  *       piece free, so it sees the count, and waits. A release that need not pass touches nothing after its RMW.
  */
@@ -3763,7 +3764,7 @@ int ivs_map_dump(struct ivs_map *map, enum ivs_dump_format format, void (*put)(v
 
 enum { IVS_ROOT_HANDLE_ = 1, IVS_ROOT_CHANGE_ = 2, IVS_ROOT_TABLE_ = 4 };       /* lock->root_ */
 enum { IVS_RANGE_AWAKE_ = 1, IVS_RANGE_SLEEPING_ = 2, IVS_RANGE_SKIPPED_ = 3 }; /* range->state_ */
-enum { IVS_BARS_SHARED_ = 1, IVS_BARS_EXCLUSIVE_ = 2 };                         /* table->bars */
+enum { IVS_KIND_SHARED_ = 0, IVS_KIND_EXCLUSIVE_ = 1 };
 
 #ifndef IVS_RANGE_CACHE_
 #define IVS_RANGE_CACHE_ 64 /* pieces up to which none that is free is looked for to be removed */
@@ -3781,13 +3782,19 @@ struct ivs_piece_ { /* on a line of its own: searches read the nodes of stranger
 IVS_STATIC_ASSERT_(sizeof(struct ivs_piece_) == IVSKIP_RANGE_PAYLOAD, "the payload of a range lock's domain");
 IVS_STATIC_ASSERT_(sizeof(struct ivs_range_lock) <= 128, "an idle lock takes at most 128 bytes");
 
+/* Who bars a kind (R5); for those without the guard, hints. */
+struct ivs_bar_ {
+    ivs_u64_ start, last;
+    struct ivs_range *who;
+    uint32_t up;
+};
+
 /* What a range lock has once it was held by two at once. */
 struct ivs_ranges_ {
     struct ivs_map map;
     struct ivs_domain *domain;
     unsigned char pad[IVS_LINE_];     /* above and next: read by every request; then: written by those who wait */
-    ivs_u64_ first_start, first_last; /* the first of the queue, whom it bars: hints, the guard decides */
-    uint32_t bars;
+    struct ivs_bar_ bar[2];       /* by kind */
     unsigned char pad2[IVS_LINE_];
     ivs_u64_ nodes; /* pieces, also free ones; changes when one comes or goes */
     ivs_u64_ hand;  /* where the next free one is looked for */
@@ -3858,43 +3865,35 @@ static void ivs_unguard_(struct ivs_ranges_ *table) {
     if (ivs_exchange_acq_rel_32_(&table->guard, 0) == 2) IVSKIP_HOST_WAKE(&table->guard); /* [P17] */
 }
 
-/* R5: what the first of the queue bars. */
-static uint32_t ivs_bars_(const struct ivs_range *first) {
-    return first->mode & IVS_EXCLUSIVE ? IVS_BARS_SHARED_ | (first->vain_ ? (uint32_t)IVS_BARS_EXCLUSIVE_ : 0)
-                                       : (first->vain_ ? (uint32_t)IVS_BARS_EXCLUSIVE_ : 0);
+/* Would it bar those of a kind who come behind it, if it was the first of its own kind? [R5] */
+static bool ivs_bars_(const struct ivs_range *range, unsigned kind) {
+    return kind == IVS_KIND_SHARED_ ? (range->mode & IVS_EXCLUSIVE) != 0 : range->vain_ != 0;
 }
 
-static bool ivs_barred_by_(uint32_t bars, const struct ivs_range *range) {
-    if (range->nested_) return false;
-    return (bars & (range->mode & IVS_EXCLUSIVE ? IVS_BARS_EXCLUSIVE_ : IVS_BARS_SHARED_)) != 0;
+static unsigned ivs_kind_(const struct ivs_range *range) {
+    return range->mode & IVS_EXCLUSIVE ? IVS_KIND_EXCLUSIVE_ : IVS_KIND_SHARED_;
 }
 
 /* Does a newcomer have to queue? A hint: what it reads may be torn. */
 static bool ivs_barred_(struct ivs_ranges_ *table, const struct ivs_range *range) {
-    uint32_t bars = ivs_load_relaxed_32_(&table->bars);
-    return bars && ivs_barred_by_(bars, range) &&
-           ivs_meets_(ivs_load_relaxed_64_(&table->first_start), ivs_load_relaxed_64_(&table->first_last),
-                      range->start_, range->last_);
+    struct ivs_bar_ *bar = &table->bar[ivs_kind_(range)];
+    return ivs_load_relaxed_32_(&bar->up) && !range->nested_ &&
+           ivs_meets_(ivs_load_relaxed_64_(&bar->start), ivs_load_relaxed_64_(&bar->last), range->start_, range->last_);
 }
 
-/* Guard held: the first of the queue, or what it bars, may have changed. */
-static void ivs_first_publish_(struct ivs_ranges_ *table) {
-    struct ivs_range *first = table->first;
-    uint32_t bars = first ? ivs_bars_(first) : 0;
-    if (bars) {
-        ivs_store_relaxed_64_(&table->first_start, first->start_);
-        ivs_store_relaxed_64_(&table->first_last, first->last_);
-    }
-    if (ivs_load_relaxed_32_(&table->bars) != bars) ivs_store_relaxed_32_(&table->bars, bars);
+/* Guard held: is it barred by one before it? [R5] */
+static bool ivs_range_barred_(const struct ivs_ranges_ *table, const struct ivs_range *range) {
+    const struct ivs_range *other = table->first;
+    while (other != range && !ivs_bars_(other, ivs_kind_(range))) other = other->next_;
+    return other != range && !range->nested_ && ivs_range_clash_(other, range);
 }
 
 /* Guard held: has somebody the right to try before this one? [R4] */
-static bool ivs_range_behind_(struct ivs_ranges_ *table, const struct ivs_range *range) {
-    struct ivs_range *first = table->first, *other;
-    if (first != range && ivs_range_clash_(first, range) && ivs_barred_by_(ivs_bars_(first), range)) return true;
-    for (other = first; other != range; other = other->next_)
+static bool ivs_range_behind_(const struct ivs_ranges_ *table, const struct ivs_range *range) {
+    const struct ivs_range *other;
+    for (other = table->first; other != range; other = other->next_)
         if (ivs_load_relaxed_32_(&other->state_) == IVS_RANGE_AWAKE_ && ivs_range_clash_(other, range)) return true;
-    return false;
+    return ivs_range_barred_(table, range);
 }
 
 static void ivs_range_mark_(struct ivs_range *range, uint32_t state) { ivs_store_relaxed_32_(&range->state_, state); }
@@ -3942,6 +3941,22 @@ static void ivs_range_settle_(struct ivs_ranges_ *table, const struct ivs_range 
     }
 }
 
+/* Guard held: who bars may have changed. If one before it bars now, those whom it held settle. */
+static void ivs_bars_publish_(struct ivs_ranges_ *table, struct ivs_range **async) {
+    for (unsigned kind = 0; kind < 2; kind++) {
+        struct ivs_bar_ *bar = &table->bar[kind];
+        struct ivs_range *before = bar->who, *now = table->first;
+        while (now && !ivs_bars_(now, kind)) now = now->next_;
+        bar->who = now;
+        if (now) {
+            ivs_store_relaxed_64_(&bar->start, now->start_);
+            ivs_store_relaxed_64_(&bar->last, now->last_);
+        }
+        if (ivs_load_relaxed_32_(&bar->up) != (now != NULL)) ivs_store_relaxed_32_(&bar->up, now != NULL);
+        if (before && before != now) ivs_range_settle_(table, before, NULL, async);
+    }
+}
+
 static void ivs_range_enqueue_(struct ivs_ranges_ *table, struct ivs_range *range) {
     ivs_guard_(table);
     range->vain_ = range->woken_ = 0;
@@ -3953,7 +3968,7 @@ static void ivs_range_enqueue_(struct ivs_ranges_ *table, struct ivs_range *rang
     table->waits++;
     range->since_ = IVSKIP_HOST_NOW();
     ivs_range_mark_(range, IVS_RANGE_AWAKE_);
-    ivs_first_publish_(table);
+    ivs_bars_publish_(table, NULL); /* one more at the end: nobody ceases to bar */
     ivs_unguard_(table);
 }
 
@@ -3972,13 +3987,15 @@ static void ivs_range_dequeue_(struct ivs_ranges_ *table, struct ivs_range *rang
     uint64_t waited = IVSKIP_HOST_NOW() - range->since_;
     struct ivs_range *other;
     ivs_range_unlink_(&table->first, &table->last, range);
+    for (unsigned kind = 0; kind < 2; kind++)
+        if (table->bar[kind].who == range) table->bar[kind].who = NULL; /* we settle below */
     ivs_range_mark_(range, 0);
     if (!got) range->lock = NULL;
     if (waited > table->longest) table->longest = waited;
     for (other = table->first; alone && other; other = other->next_)
         if (ivs_load_relaxed_32_(&other->state_) == IVS_RANGE_SKIPPED_ && ivs_range_clash_(range, other)) break;
     if (alone && other) (void)ivs_or_acq_rel_64_(&ivs_piece_of_(range->node_)->state, IVS_PIECE_WAIT_); /* [P18] */
-    ivs_first_publish_(table);
+    ivs_bars_publish_(table, async);
     ivs_range_settle_(table, range, alone ? &by : NULL, async);
 }
 
@@ -4013,9 +4030,9 @@ static bool ivs_range_cycle_(struct ivs_ranges_ *table, const struct ivs_range *
         report->other_end = held->last_ + 1;
         return true;
     }
-    other = table->first;
-    if (depth < 32 && other && other != range && ivs_range_clash_(other, range) &&
-        ivs_barred_by_(ivs_bars_(other), range) && ivs_range_cycle_(table, other, owner, depth + 1, report)) {
+    other = table->bar[ivs_kind_(range)].who;
+    if (depth < 32 && other && other != range && ivs_range_barred_(table, range) &&
+        ivs_range_cycle_(table, other, owner, depth + 1, report)) {
         report->other_start = other->start_;
         report->other_end = other->last_ + 1;
         return true;
@@ -4034,8 +4051,7 @@ static int ivs_range_block_(struct ivs_ranges_ *table, struct ivs_range *range, 
     bool barred, held = false;
     struct ivs_node *node;
     ivs_guard_(table);
-    barred = table->first != range && ivs_range_clash_(table->first, range) &&
-             ivs_barred_by_(ivs_bars_(table->first), range);
+    barred = ivs_range_barred_(table, range);
     if (!barred) {
         ivs_domain_read_enter(table->domain);
         node = ivs_map_query_rcu(&table->map, by->start);
@@ -4059,7 +4075,7 @@ static int ivs_range_block_(struct ivs_ranges_ *table, struct ivs_range *range, 
         table->false_wakes += range->woken_;
         range->vain_ += range->woken_;
         range->woken_ = 0;
-        ivs_first_publish_(table);
+        ivs_bars_publish_(table, async);
         ivs_range_settle_(table, range, held ? by : NULL, async);
     }
     ivs_unguard_(table);
@@ -4940,7 +4956,8 @@ int ivs_range_lock_reset_after_fork(struct ivs_range_lock *lock) {
         table->nodes++;
     }
     table->first = table->last = table->holders = NULL;
-    table->guard = table->wakers = table->bars = 0;
+    table->guard = table->wakers = 0;
+    __builtin_memset(table->bar, 0, sizeof(table->bar));
     return 0;
 }
 

@@ -266,9 +266,8 @@ struct waiter {
 static void *waits(void *arg) {
     struct waiter *w = arg;
     rcu_block_begin();
-    w->result = w->nanoseconds
-                    ? ivs_range_timedlock(&lock, &w->range, w->start, w->end, w->mode, w->nanoseconds)
-                    : ivs_range_lock(&lock, &w->range, w->start, w->end, w->mode);
+    w->result = w->nanoseconds ? ivs_range_timedlock(&lock, &w->range, w->start, w->end, w->mode, w->nanoseconds)
+                               : ivs_range_lock(&lock, &w->range, w->start, w->end, w->mode);
     rcu_block_end();
     atomic_store(&w->done, 1);
     while (!atomic_load(&w->leave)) sleep_ns(100000);
@@ -403,9 +402,7 @@ TEST(range, who_waits_bars_shared_newcomers) {
 
 /* ---- callbacks */
 
-static struct {
-    atomic_int calls, result;
-} told;
+static struct { atomic_int calls, result; } told;
 
 static void tell(struct ivs_range *range, int result) {
     (void)range;
