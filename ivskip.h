@@ -3731,11 +3731,11 @@ int ivs_map_dump(struct ivs_map *map, enum ivs_dump_format format, void (*put)(v
  * A held range is one unlocked node of a map (exclusive) or several that make it up (shared: cut where the ranges of
  * others begin and end), and each such piece has a state in front of its node:
  *
- *     63 ........... 32 | 31 ........... 3 |     2     |   1  |   0
- *     acquisitions      | shared holders   | EXCLUSIVE | WAIT | DEAD
+ *     63 ........... 32 | 31 ........... 4 |   3  |     2     |   1  |   0
+ *     acquisitions      | shared holders   | KEPT | EXCLUSIVE | WAIT | DEAD
  *
- * A piece that nobody holds stays for the next who asks for just that range: that one finds it by a query and takes it
- * by one CAS. Others look on it as on a gap.
+ * A piece that nobody holds may stay for the next who asks for just that range (KEPT): that one finds it by a query and
+ * takes it by one CAS. Others look on it as on a gap.
  *
  *   R1  a piece is taken only by a CAS on its state that sees no DEAD, or by coming into the map taken. Whoever replaces
  *       a node holds its level-0 lock, and has set DEAD before by a CAS that saw no exclusive holder. So a piece that
@@ -3757,8 +3757,9 @@ int ivs_map_dump(struct ivs_map *map, enum ivs_dump_format format, void (*put)(v
 #define IVS_PIECE_DEAD_      ((ivs_u64_)1)
 #define IVS_PIECE_WAIT_      ((ivs_u64_)2)
 #define IVS_PIECE_EXCLUSIVE_ ((ivs_u64_)4)
-#define IVS_PIECE_SHARED_    ((ivs_u64_)8)
-#define IVS_PIECE_COUNT_     ((ivs_u64_)0xfffffff8u)
+#define IVS_PIECE_KEPT_      ((ivs_u64_)8)
+#define IVS_PIECE_SHARED_    ((ivs_u64_)16)
+#define IVS_PIECE_COUNT_     ((ivs_u64_)0xfffffff0u)
 #define IVS_PIECE_GRANT_     ((ivs_u64_)1 << 32)
 #define IVS_AGAIN_           1
 
@@ -3767,7 +3768,7 @@ enum { IVS_RANGE_AWAKE_ = 1, IVS_RANGE_SLEEPING_ = 2, IVS_RANGE_SKIPPED_ = 3 }; 
 enum { IVS_KIND_SHARED_ = 0, IVS_KIND_EXCLUSIVE_ = 1 };
 
 #ifndef IVS_RANGE_CACHE_
-#define IVS_RANGE_CACHE_ 64 /* pieces up to which none that is free is looked for to be removed */
+#define IVS_RANGE_CACHE_ 64 /* pieces that are kept in any case; beyond, one of eight new ones */
 #endif
 #ifndef IVS_RANGE_TRACK_
 #define IVS_RANGE_TRACK_ IVSKIP_DEBUG /* holders are listed, so that cycles are found */
@@ -3781,6 +3782,8 @@ struct ivs_piece_ { /* on a line of its own: searches read the nodes of stranger
 };
 IVS_STATIC_ASSERT_(sizeof(struct ivs_piece_) == IVSKIP_RANGE_PAYLOAD, "the payload of a range lock's domain");
 IVS_STATIC_ASSERT_(sizeof(struct ivs_range_lock) <= 128, "an idle lock takes at most 128 bytes");
+
+#define IVS_STRIPES_ 8
 
 /* Who bars a kind (R5); for those without the guard, hints. */
 struct ivs_bar_ {
@@ -3796,14 +3799,17 @@ struct ivs_ranges_ {
     unsigned char pad[IVS_LINE_];     /* above and next: read by every request; then: written by those who wait */
     struct ivs_bar_ bar[2];       /* by kind */
     unsigned char pad2[IVS_LINE_];
-    ivs_u64_ nodes; /* pieces, also free ones; changes when one comes or goes */
+    ivs_u64_ kept; /* pieces with KEPT */
     ivs_u64_ hand;  /* where the next free one is looked for */
-    ivs_u64_ granted;
     uint32_t wakers;
     uint32_t guard; /* 0 free, 1 held, 2 held and waited for; of what follows */
     struct ivs_range *first, *last;
     struct ivs_range *holders; /* IVS_RANGE_TRACK_ */
     uint64_t waits, longest, wakes, false_wakes;
+    struct {
+        unsigned char pad[IVS_LINE_ - 8];
+        ivs_u64_ granted; /* by pieces that are gone */
+    } stripe[IVS_STRIPES_];
 } __attribute__((aligned(8)));
 
 /* Bounds and mode of what is in the way. */
@@ -3847,6 +3853,11 @@ static uint64_t ivs_thread_id_(void) {
 #else
     return (uint64_t)(uintptr_t)&ivs_random_state_;
 #endif
+}
+
+/* Acquisitions that no piece counts any more: on a line that few threads write to. */
+static void ivs_granted_(struct ivs_ranges_ *table, uint64_t count) {
+    (void)ivs_add_relaxed_64_(&table->stripe[ivs_mix_(ivs_thread_id_()) % IVS_STRIPES_].granted, count);
 }
 
 /* -------------------------------------------------------------------------------- range locks: the queue */
@@ -4151,7 +4162,7 @@ static int ivs_piece_join_(struct ivs_ranges_ *table, struct ivs_node *node, str
         }
     } while (
         !ivs_cas_acq_rel_64_(&piece->state, &state, state + IVS_PIECE_GRANT_ + ivs_piece_held_(range))); /* [P18] */
-    if (state >> 32 == 0xffffffffu) (void)ivs_add_relaxed_64_(&table->granted, (uint64_t)1 << 32);
+    if (state >> 32 == 0xffffffffu) ivs_granted_(table, (uint64_t)1 << 32);
     if (range->mode & IVS_EXCLUSIVE) ivs_store_relaxed_64_(&piece->owner, range->holder_);
     range->node_ = node;
     return 0;
@@ -4167,8 +4178,9 @@ static struct ivs_node *ivs_piece_new_(struct ivs_ranges_ *table, const struct i
 }
 
 /* Taken (0), -EBUSY, -ENOENT: it lies in a gap, but somebody is at work there, -EEXIST: cuts pieces, or covers several.
- * *fresh: a piece for the range, if one was made and not needed. */
-static int ivs_range_look_(struct ivs_ranges_ *table, struct ivs_range *range, struct ivs_node **fresh,
+ * *fresh: a piece for the range, if one was prepared and not needed;
+ * *made: it was needed. */
+static int ivs_range_look_(struct ivs_ranges_ *table, struct ivs_range *range, struct ivs_node **fresh, bool *made,
                            struct ivs_blocker_ *by) {
     struct ivs_node *before, *node;
     uintptr_t word;
@@ -4181,7 +4193,7 @@ static int ivs_range_look_(struct ivs_ranges_ *table, struct ivs_range *range, s
         if (*fresh && !(word & IVS_FLAGS_) && ivs_insert_at_(&table->map, before, &word, *fresh)) { /* exactly [I1] */
             range->node_ = *fresh;
             *fresh = NULL;
-            (void)ivs_add_relaxed_64_(&table->nodes, 1);
+            *made = true;
             r = 0;
         }
     } else if (node->start == range->start_ && node->last == range->last_) {
@@ -4255,8 +4267,8 @@ static size_t ivs_pieces_cut_(const struct ivs_lock *lock, const struct ivs_rang
  * IVS_AGAIN_: *need spares. */
 static int ivs_pieces_replace_(struct ivs_ranges_ *table, struct ivs_lock *lock, struct ivs_range *range, bool upgrade,
                                struct ivs_spares_ *spares, size_t *need, struct ivs_blocker_ *by) {
-    uint64_t granted = upgrade ? 0 : 1;
-    size_t n, old = lock->count;
+    uint64_t granted = upgrade ? 0 : 1, kept = 0;
+    size_t n;
     int r = ivs_pieces_freeze_(lock, range->mode, upgrade, by);
     if (r) return r;
     n = ivs_pieces_cut_(lock, range, NULL);
@@ -4266,15 +4278,18 @@ static int ivs_pieces_replace_(struct ivs_ranges_ *table, struct ivs_lock *lock,
         return IVS_AGAIN_;
     }
     (void)ivs_pieces_cut_(lock, range, spares);
-    for (struct ivs_node *node = ivs_lock_first(lock); node; node = ivs_lock_next(lock, node))
-        granted += ivs_load_relaxed_64_(&ivs_piece_of_(node)->state) >> 32;
-    (void)ivs_add_relaxed_64_(&table->granted, granted);
+    for (struct ivs_node *node = ivs_lock_first(lock); node; node = ivs_lock_next(lock, node)) {
+        ivs_u64_ state = ivs_load_relaxed_64_(&ivs_piece_of_(node)->state);
+        granted += state >> 32;
+        kept += (state & IVS_PIECE_KEPT_) != 0;
+    }
+    ivs_granted_(table, granted);
+    if (kept) (void)ivs_add_relaxed_64_(&table->kept, 0 - kept);
     if (range->mode & IVS_EXCLUSIVE) {
         range->node_ = spares->run[0];
         ivs_store_relaxed_64_(&ivs_piece_of_(range->node_)->owner, range->holder_);
     }
     ivs_swap_(lock, spares->run, n);
-    (void)ivs_add_relaxed_64_(&table->nodes, (uint64_t)n - (uint64_t)old);
     return 0;
 }
 
@@ -4303,20 +4318,28 @@ static void ivs_piece_drop_(struct ivs_ranges_ *table, uint64_t start, uint64_t 
     node = ivs_lock_first(&lock);
     if (lock.count == 1 && node->start == start && node->last == last &&
         ivs_pieces_freeze_(&lock, IVS_EXCLUSIVE, false, &by) == 0) {
-        (void)ivs_add_relaxed_64_(&table->granted, ivs_load_relaxed_64_(&ivs_piece_of_(node)->state) >> 32);
-        (void)ivs_add_relaxed_64_(&table->nodes, (uint64_t)-1);
+        ivs_u64_ state = ivs_load_relaxed_64_(&ivs_piece_of_(node)->state);
+        ivs_granted_(table, state >> 32);
+        if (state & IVS_PIECE_KEPT_) (void)ivs_add_relaxed_64_(&table->kept, (uint64_t)-1);
         ivs_swap_(&lock, NULL, 0);
     }
     (void)ivs_map_unlock(&lock);
 }
 
-/* Where there are many pieces, who adds one looks at four and removes up to two that nobody holds: so about a third of
- * the pieces at most are free, and no release counts anything. */
+/*
+ * A new piece stays after its first release while few are kept, and else with probability 1/8; who adds a piece looks, with
+ * the same probability, at four and removes up to two that nobody holds. So about a third of the pieces at most are free,
+ * what is used again is soon found, and what never comes again is not in the way.
+ */
+static bool ivs_piece_keep_(struct ivs_ranges_ *table) {
+    return ivs_load_relaxed_64_(&table->kept) < IVS_RANGE_CACHE_ || (ivs_random_(table->domain) >> 20) % 8 == 0;
+}
+
 static void ivs_ranges_trim_(struct ivs_ranges_ *table) {
     uint64_t start[2], last[2], hand;
     struct ivs_node *node;
     int found = 0;
-    if (ivs_load_relaxed_64_(&table->nodes) <= IVS_RANGE_CACHE_) return;
+    if (ivs_load_relaxed_64_(&table->kept) < IVS_RANGE_CACHE_) return;
     hand = ivs_load_relaxed_64_(&table->hand);
     ivs_domain_read_enter(table->domain);
     node = ivs_map_query_next_rcu(&table->map, hand);
@@ -4336,17 +4359,17 @@ static void ivs_ranges_trim_(struct ivs_ranges_ *table) {
 
 /* Takes the range, or says what is in the way; waits for no holder. */
 static int ivs_range_try_(struct ivs_ranges_ *table, struct ivs_range *range, struct ivs_blocker_ *by) {
-    uint64_t before = ivs_load_relaxed_64_(&table->nodes);
     struct ivs_node *fresh = NULL;
+    bool made = false;
     int r;
-    while ((r = ivs_range_look_(table, range, &fresh, by)) == IVS_ENOENT) {
+    while ((r = ivs_range_look_(table, range, &fresh, &made, by)) == IVS_ENOENT) {
         if (!fresh) fresh = ivs_piece_new_(table, range, IVS_SLEEP);
         r = fresh ? ivs_map_insert_node(&table->map, fresh) : IVS_ENOMEM;
         if (r == IVS_EEXIST) continue;
         if (r == 0) {
             range->node_ = fresh;
             fresh = NULL;
-            (void)ivs_add_relaxed_64_(&table->nodes, 1);
+            made = true;
         }
         break;
     }
@@ -4356,8 +4379,10 @@ static int ivs_range_try_(struct ivs_ranges_ *table, struct ivs_range *range, st
         __builtin_memset(&spares, 0, sizeof(spares));
         r = ivs_range_rebuild_(table, range, false, &spares, by);
         ivs_spares_free_(table->domain, &spares);
+        made = true;
     }
-    if (r == 0 && ivs_load_relaxed_64_(&table->nodes) > before) ivs_ranges_trim_(table);
+    if (r == 0 && made && (!(range->mode & IVS_EXCLUSIVE) || (ivs_random_(table->domain) >> 20) % 8 == 0))
+        ivs_ranges_trim_(table);
     return r;
 }
 
@@ -4377,15 +4402,46 @@ static void ivs_waker_pass_(struct ivs_ranges_ *table, uint64_t start, uint64_t 
     ivs_ranges_run_(table, async); /* requests that wait: the lock cannot be destroyed before they are answered */
 }
 
+/* Removes the one piece of a range with its last holder. False: it is not just that, or somebody is at work there or
+ * waits. The read section keeps the table there [R6]. */
+static bool ivs_piece_quit_(struct ivs_ranges_ *table, const struct ivs_range *range) {
+    struct ivs_lock lock;
+    struct ivs_node *node;
+    bool done = false;
+    ivs_domain_read_enter(table->domain);
+    if (ivs_lock_range_(&table->map, range->start_, range->last_, 0, &lock) == 0) {
+        node = ivs_lock_first(&lock);
+        if (lock.count == 1 && node->start == range->start_ && node->last == range->last_) {
+            struct ivs_piece_ *piece = ivs_piece_of_(node);
+            ivs_u64_ state = ivs_load_relaxed_64_(&piece->state), held = ivs_piece_held_(range);
+            done = (state & (IVS_PIECE_GRANT_ - 1)) == held &&
+                   ivs_cas_acq_rel_64_(&piece->state, &state, state - held + IVS_PIECE_DEAD_); /* [P18] */
+            if (done) ivs_granted_(table, state >> 32);
+            if (done) ivs_swap_(&lock, NULL, 0);
+        }
+        (void)ivs_map_unlock(&lock);
+    }
+    ivs_domain_read_exit(table->domain);
+    return done;
+}
+
 static void ivs_leave_exclusive_(struct ivs_ranges_ *table, struct ivs_range *range) {
     struct ivs_piece_ *piece = ivs_piece_of_(range->node_);
     uint64_t start = range->start_, last = range->last_;
     ivs_u64_ state = ivs_load_relaxed_64_(&piece->state);
-    while (!(state & IVS_PIECE_WAIT_))
-        if (ivs_cas_acq_rel_64_(&piece->state, &state, state & ~IVS_PIECE_EXCLUSIVE_)) return; /* [P18] */
-    ivs_waker_begin_(table);
-    (void)ivs_and_release_64_(&piece->state, ~(IVS_PIECE_EXCLUSIVE_ | IVS_PIECE_WAIT_)); /* [P18] */
-    ivs_waker_pass_(table, start, last, false);
+    bool woke = false;
+    if (!(state & IVS_PIECE_KEPT_)) {
+        if (!(state & IVS_PIECE_WAIT_) && !ivs_piece_keep_(table) && ivs_piece_quit_(table, range)) return;
+        (void)ivs_add_relaxed_64_(&table->kept, 1);
+    }
+    do {
+        if ((state & IVS_PIECE_WAIT_) && !woke) {
+            ivs_waker_begin_(table);
+            woke = true;
+        }
+    } while (!ivs_cas_acq_rel_64_(&piece->state, &state, /* [P18] */
+                                  (state & ~(IVS_PIECE_EXCLUSIVE_ | IVS_PIECE_WAIT_)) | IVS_PIECE_KEPT_));
+    if (woke) ivs_waker_pass_(table, start, last, false);
 }
 
 /* One shared holder less; false: DEAD, somebody cuts the piece just now. *woke: the caller must pass. `locked`: nobody
@@ -4393,22 +4449,32 @@ static void ivs_leave_exclusive_(struct ivs_ranges_ *table, struct ivs_range *ra
 static bool ivs_piece_leave_(struct ivs_ranges_ *table, struct ivs_node *node, bool *woke) {
     struct ivs_piece_ *piece = ivs_piece_of_(node);
     ivs_u64_ state = ivs_load_relaxed_64_(&piece->state), next;
+    bool kept = false, empty;
     do {
-        if (state & IVS_PIECE_DEAD_) return false;
+        if (state & IVS_PIECE_DEAD_) break;
         next = state - IVS_PIECE_SHARED_;
-        if (!(next & IVS_PIECE_COUNT_) && (next & IVS_PIECE_WAIT_)) {
+        empty = !(next & IVS_PIECE_COUNT_);
+        if (empty && !(next & IVS_PIECE_KEPT_)) {
+            next |= IVS_PIECE_KEPT_;
+            if (!kept) (void)ivs_add_relaxed_64_(&table->kept, 1);
+            kept = true;
+        }
+        if (empty && (next & IVS_PIECE_WAIT_)) {
             next &= ~IVS_PIECE_WAIT_;
             if (!*woke) ivs_waker_begin_(table);
             *woke = true;
         }
     } while (!ivs_cas_acq_rel_64_(&piece->state, &state, next)); /* [P18] */
-    return true;
+    if (kept && ((state & IVS_PIECE_DEAD_) || (next & IVS_PIECE_COUNT_)))
+        (void)ivs_add_relaxed_64_(&table->kept, (uint64_t)-1); /* others share it after all */
+    return !(state & IVS_PIECE_DEAD_);
 }
 
 static void ivs_leave_shared_(struct ivs_ranges_ *table, struct ivs_range *range) {
     uint64_t start = range->start_, last = range->last_, at = start;
     bool woke = false, over = false;
     struct ivs_lock lock;
+    if (!ivs_piece_keep_(table) && ivs_piece_quit_(table, range)) return;
     ivs_domain_read_enter(table->domain);
     while (!over) {
         struct ivs_node *node = ivs_map_query_rcu(&table->map, at);
@@ -4510,7 +4576,6 @@ static int ivs_ranges_begin_(struct ivs_range_lock *lock, uintptr_t word) {
             ivs_store_relaxed_64_(&ivs_piece_of_(node)->state, ivs_piece_held_(range));
             ivs_store_relaxed_64_(&ivs_piece_of_(node)->owner, range->holder_);
             (void)!ivs_map_insert_node(&table->map, node);
-            table->nodes = 1;
             range->node_ = node;
             ivs_range_track_(table, range, true);
             ivs_store_release_word_(&lock->root_, (uintptr_t)table | IVS_ROOT_TABLE_); /* [P20] */
@@ -4950,10 +5015,10 @@ int ivs_range_lock_reset_after_fork(struct ivs_range_lock *lock) {
     }
     table = ivs_table_of_(lock->root_);
     if (ivs_map_reset_after_fork(&table->map)) return IVS_EINVAL;
-    table->nodes = 0;
+    table->kept = 0;
     for (node = ivs_successor_(&table->map.head_); node; node = ivs_successor_(node)) {
-        ivs_store_relaxed_64_(&ivs_piece_of_(node)->state, 0);
-        table->nodes++;
+        ivs_store_relaxed_64_(&ivs_piece_of_(node)->state, IVS_PIECE_KEPT_);
+        table->kept++;
     }
     table->first = table->last = table->holders = NULL;
     table->guard = table->wakers = 0;
@@ -4971,7 +5036,7 @@ int ivs_range_lock_get_stats(struct ivs_range_lock *lock, struct ivs_range_stats
     stats->held = word && !(word & IVS_ROOT_TABLE_);
     if (!(word & IVS_ROOT_TABLE_)) return 0;
     table = ivs_table_of_(word);
-    stats->acquisitions += ivs_load_relaxed_64_(&table->granted);
+    for (int i = 0; i < IVS_STRIPES_; i++) stats->acquisitions += ivs_load_relaxed_64_(&table->stripe[i].granted);
     ivs_pieces_count_(table, stats);
     ivs_guard_(table);
     stats->waits = table->waits;
@@ -5055,10 +5120,12 @@ int ivs_range_lock_dump(struct ivs_range_lock *lock, void (*put)(void *ctx, cons
 #undef IVS_PIECE_DEAD_
 #undef IVS_PIECE_WAIT_
 #undef IVS_PIECE_EXCLUSIVE_
+#undef IVS_PIECE_KEPT_
 #undef IVS_PIECE_SHARED_
 #undef IVS_PIECE_COUNT_
 #undef IVS_PIECE_GRANT_
 #undef IVS_AGAIN_
+#undef IVS_STRIPES_
 
 #undef IVS_RCU_ENTER_
 #undef IVS_RCU_EXIT_

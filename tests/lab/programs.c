@@ -1114,7 +1114,8 @@ static bool reads(const struct op *op) {
 }
 
 static bool waits_for_readers(const struct op *op) {
-    return op->kind == GONE || op->kind == TAKE || op->kind == SYNCHRONIZE || op->kind == BARRIER;
+    return op->kind == GONE || op->kind == TAKE || op->kind == SYNCHRONIZE || op->kind == BARRIER ||
+           op->kind == END;
 }
 
 /* Must the others finish when this thread stops for ever? Readers always, those who do not wait for readers if it is
