@@ -65,6 +65,7 @@ SOURCE_CHECKS := check-size check-readme check-examples check-warn check-include
 
 .PHONY: all help vmreplay demo test check-plain check-rcu check-asan check-ubsan check-tsan check-tsan-rcu check-source
 .PHONY: $(SOURCE_CHECKS) fuzz check-fuzz-corpus check-fuzz-faults check-traces install format clean
+.PHONY: demo-rangelock stress
 .PHONY: need-criterion need-clang need-compilers need-urcu
 
 all: vmreplay ## the example program (default)
@@ -94,6 +95,14 @@ demo: ## replays a recorded trace in parallel and shows it; needs a C compiler o
 	@echo "build/vmreplay-demo --parallel --show $(DEMO_TRACE)"
 	@build/vmreplay-demo --parallel --show $(DEMO_TRACE)
 	@echo "demo: the map matched every checkpoint of every trace in tests/data"
+
+demo-rangelock: ## range locks against a mutex, a rwlock and the kernel's OFD locks on one file, as a table; UPDATES=100000
+	@mkdir -p build
+	@$(CC) $(BASE_FLAGS) $(CFLAGS) -Wall -Wextra examples/rangelock_file.c -o build/rangelock_file
+	@build/rangelock_file --updates $(or $(UPDATES),100000); echo
+	@build/rangelock_file --updates $(or $(UPDATES),100000) --disjoint; echo
+	@$(CC) $(BASE_FLAGS) $(CFLAGS) -Wall -Wextra examples/rangelock_slots.c -o build/rangelock_slots
+	@build/rangelock_slots
 
 # ---------------------------------------------------------------- test binaries
 
@@ -164,6 +173,9 @@ endef
 SANITIZED = need-clang need-urcu $(call BINARIES,$(DIR)/$(1)) $(DIR)/$(1)/vmreplay
 SCALED = SCALE=$${SCALE:-$(1)} SLOW=$${SLOW:-4}
 
+stress: build/test-plain ## random requests on a range lock, SECONDS=60, SEED=...: wrong overlap, lost wakes, memory
+	STRESS_SECONDS=$(SECONDS) SLOW=$$(($(SECONDS) / 60 + 4)) build/test-plain range_stress/random
+
 check-rcu: ## all tests, and vmreplay in its three modes, under the built-in RCU and liburcu's memb, qsbr and bp
 	@for rcu in $(RCUS); do echo "--- $$rcu"; \
 	    $(call SCALED,$(RCU_SCALE)) $(MAKE) --no-print-directory RCU=$$rcu check-plain replay-here; done
@@ -222,19 +234,25 @@ check-checks: ## the checks above fail on headers that break what they check
 check-size: ## no function is longer than 70 lines
 	@awk -v max=70 -f tests/function_size.awk $(HEADERS) $(wildcard examples/*.[ch] tests/*.[ch] bench/*.[ch] fuzz/*.[ch] tests/lab/*.[ch])
 
-check-readme: ## compiles and runs the C example of README.md
-	@mkdir -p build; \
-	awk '/^```c *$$/{inside = 1; text = ""; next} /^```/{if (inside && text ~ /int main\(/ && !done) {printf "%s", text; done = 1} inside = 0} inside{text = text $$0 "\n"}' README.md > build/readme.c; \
-	[ -s build/readme.c ] || { echo "check-readme: README.md has no C example with a main" >&2; exit 1; }; \
-	$(CC) -std=c11 -Wall -Wextra -Werror -I. -pthread build/readme.c -o build/readme; build/readme; \
-	echo "check-readme: the example compiles and runs"
+check-readme: ## compiles and runs every C example of README.md that has a main
+	@mkdir -p build; rm -f build/readme-*.c; \
+	awk '/^```c *$$/{inside = 1; text = ""; next} /^```/{if (inside && text ~ /int main\(/) {printf "%s", text > ("build/readme-" ++n ".c")} inside = 0} inside{text = text $$0 "\n"}' README.md; \
+	[ -s build/readme-1.c ] || { echo "check-readme: README.md has no C example with a main" >&2; exit 1; }; \
+	for example in build/readme-*.c; do \
+	    $(CC) -std=c11 -Wall -Wextra -Werror -I. -pthread $$example -o build/readme; build/readme; \
+	    echo "check-readme: $$example compiles and runs"; \
+	done
 
-check-examples: ## compiles and runs examples/vma.c as C and by its output
+check-examples: ## compiles and runs examples/vma.c (by its output), rangelock_slots.c and rangelock_file.c
 	@mkdir -p build
 	@$(CC) -std=c11 -Wall -Wextra -Werror -I. -pthread examples/vma.c -o build/vma
 	@build/vma > build/vma.out; [ "$$(grep -c '^fault' build/vma.out)" = 8 ] && grep -qx 'fault at 0x15000: r-- data+0x1000' build/vma.out && \
 	    tail -n 2 build/vma.out | grep -c 'is closed' | grep -qx 2 || { cat build/vma.out; echo "check-examples: not what vma.c should print" >&2; exit 1; }
-	@echo "check-examples: vma.c prints what it should"
+	@$(CC) -std=gnu11 -Wall -Wextra -Werror -O2 -I. -pthread examples/rangelock_slots.c -o build/rangelock_slots
+	@build/rangelock_slots 20000
+	@$(CC) -std=gnu11 -Wall -Wextra -Werror -O2 -I. -pthread examples/rangelock_file.c -o build/rangelock_file
+	@build/rangelock_file --updates 5000 > build/rangelock_file.out || { cat build/rangelock_file.out; exit 1; }
+	@echo "check-examples: vma.c prints what it should, rangelock_slots.c and rangelock_file.c find every byte right"
 
 # ---------------------------------------------------------------- fuzzing
 

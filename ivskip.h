@@ -175,6 +175,44 @@
  *   From an interrupt handler use only what does not sleep (queries, ivs_map_trylock, ivs_map_swap, ivs_map_unlock),
  *   and only where ENTER and EXIT may be called there. Before there is an allocator, ivs_node_init_at makes nodes in
  *   static storage.
+ *
+ * 9. Range locks
+ *
+ *   struct ivs_range_lock locks ranges of keys: bytes of a file, pages of a guest, rows of a table. Bounds are exact:
+ *   two ranges that share no key never wait for each other. Modes: shared, exclusive. All of it is in this header.
+ *
+ *     static struct ivs_range_lock lock = IVS_RANGE_LOCK_INIT;
+ *     struct ivs_range range = IVS_RANGE_INIT;                      // on the stack, or in what you lock for
+ *     if (ivs_range_lock(&lock, &range, offset, offset + bytes, IVS_EXCLUSIVE)) return -1;
+ *     ...
+ *     ivs_range_unlock(&lock, &range);
+ *
+ *   Memory      an idle lock is its 24 bytes, and so is one that one holder has: taking it cannot fail. When two hold
+ *               parts at once it makes a table (about 2 KiB, then about 200 bytes for each range) from the domain's
+ *               allocator; ivs_range_lock_prepare does it ahead. A release never allocates. Ranges that come again are
+ *               kept, at most about a third more than are held (and 64). Many locks: let them share a domain
+ *               (ivs_range_lock_init), for with BUILTIN each thread has a record in each domain that it uses.
+ *   Cost        held by one: two CAS. With a table: a search, O(log n) in the ranges held, and one CAS if the range was
+ *               taken before, an insert if not; a release of a range that is kept is one CAS. Threads that want
+ *               nothing of each other write to no common line, then.
+ *   Fairness    G9 below. Requests that conflict with nobody never queue.
+ *   Order rules A thread that holds a range of a lock and asks for another of the same lock says IVS_NESTED, and asks in
+ *               ascending order; or it takes all at once with ivs_range_lock_set, which does both. Without IVS_NESTED it
+ *               may wait for one who waits for it. A holder of a shared range must not ask for it exclusively
+ *               (ivs_range_try_upgrade does not wait). With IVSKIP_DEBUG such requests are answered -EDEADLK, and
+ *               other_start and other_end of the handle tell which range is in the way.
+ *   Threads     a range may be released by another thread than took it; with IVSKIP_DEBUG the owner must be the same
+ *               (set `owner` to a number of your own, of a task or a transaction, if threads hand ranges on).
+ *   Fork        the child calls ivs_range_lock_reset_after_fork; all ranges are free there.
+ *   Not         across processes; from signal or interrupt handlers; recursive.
+ *
+ *   G8  Holders exclude each other just as the modes say, at each instant, on each key; and never otherwise.
+ *   G9  A request that waits is overtaken by no shared request that begins later and conflicts with it, if it is the
+ *       first exclusive one that waits; by no exclusive one, once it was woken in vain, if it is the first such. So it
+ *       waits at most twice the longest time for which a conflicting range is held, plus wake-ups, for each that
+ *       waited before it and conflicts with it. A release wakes those only who waited for what it let go, and of those
+ *       who conflict with each other only the first.
+ *   G10 A request that failed, ran out of time or was cancelled holds nothing, and nobody waits because of it.
  */
 #ifndef IVSKIP_H
 #define IVSKIP_H
