@@ -60,6 +60,31 @@ mustnot "a program whose parts differ in IVSKIP_RCU must not link" gcc -pthread 
 must "compile with another spin count" gcc -std=c11 -I"$ROOT" -DIVSKIP_SPIN=7 -c user.c -o user.o
 must "other options may differ" gcc -pthread implementation.o user.o -o unit
 
+# the guard of C++
+cat >guard.cc <<'CC'
+#include "ivskip.h"
+static struct ivs_range_lock lock = IVS_RANGE_LOCK_INIT;
+static int probe() {
+    struct ivs_range range = IVS_RANGE_INIT;
+    int r = ivs_range_trylock(&lock, &range, 5, 6, IVS_EXCLUSIVE);
+    return r ? r : ivs_range_unlock(&lock, &range);
+}
+int main() {
+    {
+        ivs_range_guard hold(lock, 0, 10, IVS_EXCLUSIVE), wrong(lock, 20, 20, IVS_SHARED);
+        if (!hold || hold.error() || wrong || wrong.error() != IVS_EINVAL || probe() != IVS_EBUSY) return 1;
+        if (hold.downgrade() || probe() != IVS_EBUSY || hold.unlock() || hold || hold.unlock() != IVS_EPERM || probe()) return 2;
+    }
+    { ivs_range_guard hold(lock, 0, 0, IVS_SHARED); if (probe() != IVS_EBUSY) return 3; }
+    return probe() || ivs_range_lock_destroy(&lock);
+}
+CC
+must "compile the implementation" gcc -std=c11 -I"$ROOT" -pthread -c implementation.c -o implementation.o
+for standard in c++11 c++20; do
+    must "guard.cc, $standard" g++ -std=$standard $WARN -I"$ROOT" -pthread guard.cc implementation.o -o unit
+    must "guard.cc runs" ./unit
+done
+
 # options out of range are refused
 for option in MAX_HEIGHT=1 MAX_HEIGHT=41 SPIN=-1 RETIRE_BATCH=0 LINK_TRIES=0 RCU=NONE RCU=HOST; do
     mustnot "IVSKIP_$option must be refused" gcc -std=c11 -I"$ROOT" -DIVSKIP_$option -c alone.c -o unit.o

@@ -28,7 +28,7 @@
 #define IVSKIP_DEBUG      1
 #define IVSKIP_LINK_TRIES 1 /* so that towers are given up */
 #define IVS_ENTRIES_MIN_  1
-#define IVS_RANGE_CACHE_  2
+#define IVS_RANGE_CACHE_  1
 #define IVS_RANGE_TRACK_  0 /* it would order what the queue leaves unordered */
 #ifndef IVSKIP_RETIRE_BATCH
 #define IVSKIP_RETIRE_BATCH 1
