@@ -284,6 +284,7 @@ format: ## clang-format over everything but the headers' doc blocks
 # The kernel example and the tests of its host, where they are.
 -include examples/kernel/kernel.mk
 include tests/lab/lab.mk
+include bench/bench.mk
 
 clean: ## removes build/
 	rm -rf build
