@@ -2203,30 +2203,42 @@ static int ivs_wait_(struct ivs_map *map, struct ivs_node *node, uint64_t deadli
 /* -------------------------------------------------------------------------------- entry table */
 
 /*
- * Where a search may begin near its key instead of at the head. Keys are cut into chunks of 2^shift, about two nodes to
- * a chunk; a chunk has a slot: 0, or a published node that starts in it (of several, the first). Neighbours share a
- * line of slots, and lines lie in a hash table without deletion: a line belongs to nobody or, for good, to one run of
- * chunks, and a run without a line goes without. As an index level the table obeys I6, and is only ever a hint where
- * to begin: from its node a search walks the level-0 list. ivs_map_tune makes it for the nodes that there are then, and
- * every update keeps it up; without one, searches begin at the head.
+ * Where a search may begin near its key instead of at the head. Keys are cut into chunks, about two nodes to a chunk;
+ * how long they are is settled for each region of the key space, of about 128 nodes, for spaces are crowded in some
+ * parts and empty in others. A chunk has a slot: 0, or a published node that starts in it (of several, the first). Seven
+ * neighbours share a line of slots; lines lie in a hash table without deletion: a line belongs to nobody or, for good,
+ * to one run of chunks, and a run without a line goes without. As an index level the table obeys I6, and is only ever a
+ * hint where to begin: from its node a search walks the level-0 list. ivs_map_tune makes it for the nodes that there are
+ * then, and every update keeps it up; without one, searches begin at the head.
  */
 enum {
-    IVS_ENTRY_RUN_ = 7,   /* chunks of a line */
-    IVS_ENTRY_TRIES_ = 4, /* lines that are looked at for a run */
-    IVS_ENTRY_STEPS_ = 6, /* level-0 steps from an entry, before a search begins at the head after all */
-    IVS_WALK_ = 1024      /* nodes of a walk in one read section */
+    IVS_ENTRY_RUN_ = 7,      /* chunks of a line */
+    IVS_ENTRY_TRIES_ = 4,    /* lines that are looked at for a run */
+    IVS_ENTRY_CHUNKS_ = 3,   /* chunks that are looked at for a key, its own and those before */
+    IVS_ENTRY_STEPS_ = 6,    /* level-0 steps from an entry, before a search begins at the head after all */
+    IVS_ENTRY_REGION_ = 128, /* nodes of a region, about */
+    IVS_WALK_ = 1024         /* nodes of a walk in one read section */
 };
 
 struct ivs_entry_line_ {
-    ivs_u64_ run; /* chunk / IVS_ENTRY_RUN_ + 1; 0: free */
+    ivs_u64_ run; /* a run and its shift (+ 1); 0: free */
     uintptr_t slot[IVS_ENTRY_RUN_];
+};
+
+/* Never changes once the table is published. */
+struct ivs_entry_region_ {
+    uint64_t region; /* + 1; 0: free */
+    uint64_t shift;  /* of its chunks */
 };
 
 struct ivs_entries_ {
     struct ivs_defer defer; /* an old table is freed after a grace period */
     struct ivs_domain *domain;
-    struct ivs_entry_line_ *line; /* in the same piece of memory, at a line of the cache */
-    uint32_t shift, bits;
+    struct ivs_entry_line_ *line;     /* 2^line_bits of them, at a line of the cache, */
+    struct ivs_entry_region_ *region; /* 2^region_bits, less than half in use, in the same piece of memory */
+    uint32_t line_bits, region_bits;
+    uint32_t region_shift; /* a region is 2^region_shift keys */
+    uint32_t shift;        /* of chunks in regions that are not known */
 };
 
 #ifndef IVS_ENTRIES_MIN_ /* tests have small maps */
@@ -2237,15 +2249,29 @@ static struct ivs_entries_ *ivs_entries_of_(struct ivs_map *map) {
     return (struct ivs_entries_ *)ivs_load_acquire_word_(&map->entries_); /* [P4] */
 }
 
-/* The slot of a chunk; NULL: it has none. `make`: then it gets one, if a line is free. */
-static uintptr_t *ivs_entry_slot_(const struct ivs_entries_ *entries, uint64_t chunk, bool make) {
-    uint64_t run = chunk / IVS_ENTRY_RUN_, at = run * 0x9e3779b97f4a7c15u >> (64 - entries->bits);
+static uint64_t ivs_entry_hash_(uint64_t x, uint32_t bits) { return x * 0x9e3779b97f4a7c15u >> (64 - bits); }
+
+/* The place of a key's region in the table: its own, or a free one. */
+static struct ivs_entry_region_ *ivs_entry_region_(const struct ivs_entries_ *entries, uint64_t key) {
+    uint64_t region = (key >> entries->region_shift) + 1, at = ivs_entry_hash_(region, entries->region_bits);
+    struct ivs_entry_region_ *r;
+    do r = &entries->region[at++ & (((uint64_t)1 << entries->region_bits) - 1)];
+    while (r->region && r->region != region);
+    return r;
+}
+
+/* The slot of a key's chunk, which begins at *low; NULL: it has none. `make`: then it gets one, if a line is free. */
+static uintptr_t *ivs_entry_slot_(const struct ivs_entries_ *entries, uint64_t key, bool make, uint64_t *low) {
+    const struct ivs_entry_region_ *region = ivs_entry_region_(entries, key);
+    uint64_t shift = region->region ? region->shift : entries->shift, chunk = key >> shift;
+    uint64_t run = chunk / IVS_ENTRY_RUN_, name = run * 64 + shift + 1, at = ivs_entry_hash_(name, entries->line_bits);
+    *low = chunk << shift;
     for (unsigned i = 0; i < IVS_ENTRY_TRIES_; i++, at++) {
-        struct ivs_entry_line_ *line = &entries->line[at & (((uint64_t)1 << entries->bits) - 1)];
+        struct ivs_entry_line_ *line = &entries->line[at & (((uint64_t)1 << entries->line_bits) - 1)];
         ivs_u64_ owner = ivs_load_relaxed_64_(&line->run);
         if (owner == 0 && !make) return NULL;
-        if (owner == 0 && ivs_cas_relaxed_64_(&line->run, &owner, run + 1)) owner = run + 1;
-        if (owner == run + 1) return &line->slot[chunk - run * IVS_ENTRY_RUN_];
+        if (owner == 0 && ivs_cas_relaxed_64_(&line->run, &owner, name)) owner = name;
+        if (owner == name) return &line->slot[chunk - run * IVS_ENTRY_RUN_];
     }
     return NULL;
 }
@@ -2254,11 +2280,13 @@ static uintptr_t *ivs_entry_slot_(const struct ivs_entries_ *entries, uint64_t c
  * section. */
 static inline struct ivs_node *ivs_entry_(struct ivs_map *map, uint64_t key, bool whole) {
     struct ivs_entries_ *entries = ivs_entries_of_(map);
+    uint64_t at = key, low;
     if (!entries) return NULL;
-    for (uint64_t chunk = key >> entries->shift, i = 0; i < 3 && i <= chunk; i++) {
-        uintptr_t *slot = ivs_entry_slot_(entries, chunk - i, false);
+    for (int i = 0; i < IVS_ENTRY_CHUNKS_; i++, at = low - 1) {
+        uintptr_t *slot = ivs_entry_slot_(entries, at, false, &low);
         struct ivs_node *node = slot ? (struct ivs_node *)ivs_load_acquire_word_(slot) : NULL; /* [P4] */
         if (node && (whole ? node->last : node->start) <= key) return node;
+        if (low == 0) return NULL;
     }
     return NULL;
 }
@@ -2273,8 +2301,9 @@ static bool ivs_entry_wants_(uintptr_t *slot, const struct ivs_node *node, uintp
 static bool ivs_entry_due_(struct ivs_map *map, const struct ivs_node *node) {
     struct ivs_entries_ *entries = ivs_entries_of_(map);
     uintptr_t *slot, word;
+    uint64_t low;
     if (!entries) return false;
-    slot = ivs_entry_slot_(entries, node->start >> entries->shift, true);
+    slot = ivs_entry_slot_(entries, node->start, true, &low);
     return slot && ivs_entry_wants_(slot, node, &word);
 }
 
@@ -2282,8 +2311,9 @@ static bool ivs_entry_due_(struct ivs_map *map, const struct ivs_node *node) {
 static void ivs_entry_set_(struct ivs_map *map, struct ivs_node *node) {
     struct ivs_entries_ *entries = ivs_entries_of_(map);
     uintptr_t *slot, word;
+    uint64_t low;
     if (!entries) return;
-    slot = ivs_entry_slot_(entries, node->start >> entries->shift, true);
+    slot = ivs_entry_slot_(entries, node->start, true, &low);
     while (slot && ivs_entry_wants_(slot, node, &word))
         if (ivs_cas_acq_rel_word_(slot, &word, (uintptr_t)node)) return; /* [P4] */
 }
@@ -2295,8 +2325,9 @@ static void ivs_entry_set_(struct ivs_map *map, struct ivs_node *node) {
 static void ivs_entry_clear_(struct ivs_map *map, struct ivs_node *node) {
     struct ivs_entries_ *entries = ivs_entries_of_(map);
     uintptr_t *slot, word = (uintptr_t)node;
+    uint64_t low;
     if (!entries) return;
-    slot = ivs_entry_slot_(entries, node->start >> entries->shift, false);
+    slot = ivs_entry_slot_(entries, node->start, false, &low);
     if (slot && ivs_load_relaxed_word_(slot) == word) (void)ivs_cas_relaxed_word_(slot, &word, 0);
 }
 
@@ -3051,26 +3082,13 @@ int ivs_map_alloc(struct ivs_map *map, const struct ivs_alloc *request, void *va
 
 /* -------------------------------------------------------------------------------- tune */
 
-static size_t ivs_entries_bytes_(uint32_t bits) {
-    return sizeof(struct ivs_entries_) + IVS_LINE_ + ((size_t)1 << bits) * sizeof(struct ivs_entry_line_);
-}
-
-/* An empty table. May sleep. */
-static struct ivs_entries_ *ivs_entries_new_(struct ivs_domain *domain, uint32_t shift, uint32_t bits) {
-    struct ivs_entries_ *entries = (struct ivs_entries_ *)ivs_memory_(domain, ivs_entries_bytes_(bits), IVS_SLEEP);
-    if (!entries) return NULL;
-    __builtin_memset(entries, 0, ivs_entries_bytes_(bits));
-    entries->domain = domain;
-    entries->line =
-        (struct ivs_entry_line_ *)(((uintptr_t)(entries + 1) + IVS_LINE_ - 1) & ~(uintptr_t)(IVS_LINE_ - 1));
-    entries->shift = shift;
-    entries->bits = bits;
-    return entries;
+static size_t ivs_entries_bytes_(const struct ivs_entries_ *entries) {
+    return sizeof(*entries) + IVS_LINE_ + ((size_t)1 << entries->line_bits) * sizeof(struct ivs_entry_line_) +
+           ((size_t)1 << entries->region_bits) * sizeof(struct ivs_entry_region_);
 }
 
 static void ivs_entries_free_(struct ivs_domain *domain, struct ivs_entries_ *entries) {
-    if (domain->ops_ && domain->ops_->free)
-        domain->ops_->free(domain->ctx_, entries, ivs_entries_bytes_(entries->bits));
+    if (domain->ops_ && domain->ops_->free) domain->ops_->free(domain->ctx_, entries, ivs_entries_bytes_(entries));
     else IVSKIP_HOST_FREE(entries);
 }
 
@@ -3091,28 +3109,86 @@ static struct ivs_node *ivs_walk_(struct ivs_map *map, struct ivs_node *node, si
     return ivs_map_next_rcu(map, node);
 }
 
-/* Shift and number of lines for the present nodes: the longest chunks of which there are at least half as many as nodes.
- * False: too few nodes for a table. */
-static bool ivs_entries_measure_(struct ivs_map *map, uint32_t *shift, uint32_t *bits) {
-    size_t n = 0, chunks = 0, lines, parted[64]; /* neighbours in two chunks of 2^i keys, but in one of 2^(i + 1) */
+/* Nodes in the order of their keys, and how close they start. */
+struct ivs_census_ {
+    size_t n, parted[64]; /* neighbours that are in two chunks if a chunk is 2^i keys, but in one if it is 2^(i + 1) */
+    uint64_t before;
+};
+
+static void ivs_census_add_(struct ivs_census_ *census, uint64_t start) {
+    if (census->n++ && start != census->before) census->parted[63 - __builtin_clzll(start ^ census->before)]++;
+    census->before = start;
+}
+
+/* The longest chunks, of at most 2^most keys, of which at least n are in use, if there are as many. */
+static uint32_t ivs_census_shift_(const struct ivs_census_ *census, uint32_t most, size_t n) {
+    uint32_t shift = 64;
+    size_t chunks = 1;
+    while (shift > 0 && (shift > most || chunks < n)) chunks += census->parted[--shift];
+    return shift;
+}
+
+static uint32_t ivs_bits_(size_t n) {
+    uint32_t bits = 1;
+    while (bits < sizeof(size_t) * 8 - 8 && ((size_t)1 << bits) < n) bits++;
+    return bits;
+}
+
+/* Settles the chunks of a region, which was counted from end to end. */
+static void ivs_entries_region_(struct ivs_entries_ *entries, const struct ivs_census_ *census, size_t *room) {
+    struct ivs_entry_region_ *region = ivs_entry_region_(entries, census->before);
+    if (!*room || region->region) return;
+    --*room;
+    region->region = (census->before >> entries->region_shift) + 1;
+    region->shift = ivs_census_shift_(census, entries->region_shift, census->n / 2 + 1);
+}
+/* Settles the chunks of all regions. Before the table is published. */
+static void ivs_entries_survey_(struct ivs_map *map, struct ivs_entries_ *entries) {
+    size_t n = 0, room = ((size_t)1 << entries->region_bits) / 2;
+    struct ivs_census_ census;
     struct ivs_node *node;
-    uint64_t before = 0;
-    __builtin_memset(parted, 0, sizeof(parted));
+    __builtin_memset(&census, 0, sizeof(census));
     ivs_domain_read_enter(map->domain_);
-    for (node = ivs_map_query_next_rcu(map, 0); node; node = ivs_walk_(map, node, n)) {
-        if (n++ && node->start != before) parted[63 - __builtin_clzll(node->start ^ before)]++;
-        before = node->start;
+    for (node = ivs_map_query_next_rcu(map, 0); node; node = ivs_walk_(map, node, ++n)) {
+        if (census.n && (node->start ^ census.before) >> entries->region_shift) {
+            ivs_entries_region_(entries, &census, &room);
+            __builtin_memset(&census, 0, sizeof(census));
+        }
+        ivs_census_add_(&census, node->start);
     }
+    if (census.n) ivs_entries_region_(entries, &census, &room);
     ivs_domain_read_exit(map->domain_);
-    if (n < IVS_ENTRIES_MIN_) return false;
-    *shift = 64;
-    do chunks += parted[--*shift];
-    while (*shift && chunks < n / 2);
-    lines = chunks; /* runs are of 7 chunks: between the runs of 4 and those of 8, where keys are dense */
-    for (uint32_t i = *shift; i < *shift + 3 && i < 64; i++) lines -= i < *shift + 2 ? parted[i] : parted[i] / 2;
-    for (*bits = 1; *bits < 40 && ((size_t)1 << *bits) < lines + lines / 2 && ((size_t)1 << *bits) < n / 4; ++*bits) {
-    }
-    return true;
+}
+
+/* A table without entries, for the nodes that there are now; *too_few: for none it is worth it. May sleep. */
+static struct ivs_entries_ *ivs_entries_new_(struct ivs_map *map, bool *too_few) {
+    struct ivs_census_ census;
+    struct ivs_entries_ shape, *entries;
+    struct ivs_node *node;
+    size_t regions = 1;
+    __builtin_memset(&census, 0, sizeof(census));
+    __builtin_memset(&shape, 0, sizeof(shape));
+    ivs_domain_read_enter(map->domain_);
+    for (node = ivs_map_query_next_rcu(map, 0); node; node = ivs_walk_(map, node, census.n))
+        ivs_census_add_(&census, node->start);
+    ivs_domain_read_exit(map->domain_);
+    *too_few = census.n < IVS_ENTRIES_MIN_;
+    if (*too_few) return NULL;
+    shape.domain = map->domain_;
+    shape.region_shift = ivs_census_shift_(&census, 63, census.n / IVS_ENTRY_REGION_);
+    shape.shift = ivs_census_shift_(&census, shape.region_shift, census.n / 2 + 1);
+    for (uint32_t i = shape.region_shift; i < 64; i++) regions += census.parted[i];
+    shape.region_bits = ivs_bits_(2 * regions);
+    shape.line_bits = ivs_bits_(census.n / 4);
+    entries = (struct ivs_entries_ *)ivs_memory_(map->domain_, ivs_entries_bytes_(&shape), IVS_SLEEP);
+    if (!entries) return NULL;
+    __builtin_memset(entries, 0, ivs_entries_bytes_(&shape));
+    *entries = shape;
+    entries->line =
+        (struct ivs_entry_line_ *)(((uintptr_t)(entries + 1) + IVS_LINE_ - 1) & ~(uintptr_t)(IVS_LINE_ - 1));
+    entries->region = (struct ivs_entry_region_ *)(void *)(entries->line + ((size_t)1 << shape.line_bits));
+    ivs_entries_survey_(map, entries);
+    return entries;
 }
 
 /* Sets the slots of the nodes that were there before the table. A node that somebody holds is left to its holder. */
@@ -3131,17 +3207,15 @@ static void ivs_entries_fill_(struct ivs_map *map) {
 }
 
 int ivs_map_tune(struct ivs_map *map) {
-    struct ivs_entries_ *entries = NULL, *old;
-    uint32_t shift = 0, bits = 0;
+    struct ivs_entries_ *entries, *old;
+    bool too_few;
     if (!map || map->magic_ != IVS_MAP_MAGIC_) return IVS_EINVAL;
     if (ivs_in_section_(map->domain_)) return IVS_EDEADLK;
     if (ivs_exchange_relaxed_32_(&map->tuning_, 1)) return IVS_EBUSY;
-    if (ivs_entries_measure_(map, &shift, &bits)) {
-        entries = ivs_entries_new_(map->domain_, shift, bits);
-        if (!entries) {
-            ivs_store_relaxed_32_(&map->tuning_, 0);
-            return IVS_ENOMEM;
-        }
+    entries = ivs_entries_new_(map, &too_few);
+    if (!entries && !too_few) {
+        ivs_store_relaxed_32_(&map->tuning_, 0);
+        return IVS_ENOMEM;
     }
     old = (struct ivs_entries_ *)ivs_exchange_acq_rel_word_(&map->entries_, (uintptr_t)entries); /* [P4] */
     if (entries) ivs_entries_fill_(map);
@@ -3282,11 +3356,12 @@ static int ivs_validate_level_(struct ivs_map *map, unsigned level, struct ivs_r
 /* Every slot leads to a node of its chunk that is in the list. */
 static int ivs_validate_entries_(struct ivs_map *map, struct ivs_report *report) {
     struct ivs_entries_ *entries = ivs_entries_of_(map);
-    for (size_t i = 0; entries && i < (size_t)IVS_ENTRY_RUN_ << entries->bits; i++) {
+    uint64_t low;
+    for (size_t i = 0; entries && i < (size_t)IVS_ENTRY_RUN_ << entries->line_bits; i++) {
         uintptr_t *slot = &entries->line[i / IVS_ENTRY_RUN_].slot[i % IVS_ENTRY_RUN_], word;
         struct ivs_node *node = (struct ivs_node *)ivs_load_acquire_word_(slot); /* [P4] */
         if (!node) continue;
-        if (ivs_entry_slot_(entries, node->start >> entries->shift, false) != slot)
+        if (ivs_entry_slot_(entries, node->start, false, &low) != slot)
             return ivs_broken_(report, "I6: a node is in a slot of another chunk", node, 0);
         (void)ivs_search_before_(map, node->start, &word);
         if (ivs_ptr_(word) != node) return ivs_broken_(report, "I6: a slot leads to a node that has left", node, 0);
@@ -3309,8 +3384,8 @@ int ivs_map_validate(struct ivs_map *map, struct ivs_report *report) {
 
 static void ivs_entries_count_(const struct ivs_entries_ *entries, struct ivs_map_stats *stats) {
     if (!entries) return;
-    stats->entry_bytes = ivs_entries_bytes_(entries->bits);
-    for (size_t i = 0; i < (size_t)1 << entries->bits; i++) {
+    stats->entry_bytes = ivs_entries_bytes_(entries);
+    for (size_t i = 0; i < (size_t)1 << entries->line_bits; i++) {
         if (!ivs_load_relaxed_64_(&entries->line[i].run)) continue;
         stats->entries += IVS_ENTRY_RUN_;
         for (int k = 0; k < IVS_ENTRY_RUN_; k++)

@@ -11,7 +11,7 @@ LINUX_TAR := /usr/src/linux-source-6.12.tar.xz
 LINUX_CFLAGS := -isystem $(LINUX)/generated -isystem $(LINUX)/tools/testing/shared -isystem $(LINUX)/tools/include \
     -isystem $(LINUX)/lib
 OWN_PEERS := ivskip ivskip_value ivskip_builtin ivskip_plain rbtree array
-ALL_PEERS := ivskip maple $(filter-out ivskip,$(OWN_PEERS))
+ALL_PEERS := ivskip maple maple_bare $(filter-out ivskip,$(OWN_PEERS))
 
 BENCH_PEER_ivskip := -DBENCH_PEER='"peer_ivskip.h"' -DIVSKIP_RCU=URCU_MEMB
 BENCH_PEER_ivskip_value := $(BENCH_PEER_ivskip) -DBENCH_BY_VALUE
@@ -20,6 +20,7 @@ BENCH_PEER_ivskip_builtin := -DBENCH_PEER='"peer_ivskip.h"' -DIVSKIP_RCU=BUILTIN
 BENCH_PEER_rbtree := -DBENCH_PEER='"peer_table.h"' -D'TABLE(x)=rbtree_\#\#x'
 BENCH_PEER_array := -DBENCH_PEER='"peer_table.h"' -D'TABLE(x)=array_\#\#x' -DBENCH_MOST=10000
 BENCH_PEER_maple := -DBENCH_PEER='"peer_maple.h"' $(LINUX_CFLAGS)
+BENCH_PEER_maple_bare := $(BENCH_PEER_maple) -DBENCH_BARE
 
 .PHONY: bench bench-peers bench-count bench-plots need-bench
 
@@ -54,7 +55,7 @@ $(BENCH)/ivskip-%.o: bench/ivskip.c $(HEADERS) $(BENCH_DEPENDS) | need-bench
 $(BENCH)/maple-tree.o: bench/maple.c $(LINUX)/.unpacked
 	@mkdir -p $(@D)
 	$(CC) -std=gnu11 -O2 -g -w -fno-strict-aliasing -D_LGPL_SOURCE $(LINUX_CFLAGS) -c $< -o $@
-$(BENCH)/peer-maple.o: $(LINUX)/.unpacked
+$(BENCH)/peer-maple.o $(BENCH)/peer-maple_bare.o: $(LINUX)/.unpacked
 $(BENCH)/peer-%.o: bench/work.c $(HEADERS) $(BENCH_DEPENDS) | need-bench
 	@mkdir -p $(@D)
 	$(CC) $(BENCH_CFLAGS) $(BENCH_PEER_$*) -DBENCH_SYMBOL=$* -DBENCH_NAME='"$(subst _,-,$*)"' -c $< -o $@

@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-enum { CLASS_BYTES = 16, CLASSES = 65, BATCH = 64, CHUNK = 1 << 20 };
+enum { CLASS_BYTES = 64, CLASSES = 17, BATCH = 64, CHUNK = 1 << 20 };
 
 struct block {
     struct block *next;  /* in its batch */
