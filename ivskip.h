@@ -2918,6 +2918,7 @@ enum ivs_found_ { IVS_GAP_FREE_, IVS_GAP_HELD_, IVS_GAP_DEAD_, IVS_GAP_NONE_ };
 static bool ivs_gap_fits_(struct ivs_map *map, const struct ivs_node *node, const struct ivs_node *next,
                           const struct ivs_want_ *want, uint64_t *start) {
     uint64_t from = want->lo, last = want->last, mask = want->align - 1;
+    if (next && node != &map->head_ && next->start - node->last <= want->size) return false; /* most often */
     if (node != &map->head_ && node->last >= from) {
         if (node->last == UINT64_MAX) return false;
         from = node->last + 1;
@@ -2938,8 +2939,10 @@ static void ivs_scan_meet_(struct ivs_scan_ *scan, const struct ivs_node *node) 
     scan->sign[1] = (scan->sign[1] ^ (uintptr_t)node) * 0x9e3779b97f4a7c15u + (scan->sign[1] >> 29);
 }
 
-/* Walks the window once: the first free gap that fits, else the first held one. In a read section. */
-static enum ivs_found_ ivs_scan_window_(struct ivs_map *map, const struct ivs_want_ *want, struct ivs_scan_ *scan) {
+/* Walks the window once: the first free gap that fits, else the first held one. `sign`: notes which nodes it met. In a
+ * read section. */
+static inline enum ivs_found_ ivs_scan_window_(struct ivs_map *map, const struct ivs_want_ *want,
+                                               struct ivs_scan_ *scan, bool sign) {
     enum ivs_found_ found = IVS_GAP_NONE_;
     uintptr_t word;
     struct ivs_node *node = ivs_search_before_(map, want->lo, &word);
@@ -2947,7 +2950,7 @@ static enum ivs_found_ ivs_scan_window_(struct ivs_map *map, const struct ivs_wa
     for (;;) {
         struct ivs_node *next = ivs_ptr_(word);
         uint64_t start;
-        ivs_scan_meet_(scan, node);
+        if (sign) ivs_scan_meet_(scan, node);
         if (ivs_gap_fits_(map, node, next, want, &start) && (found == IVS_GAP_NONE_ || !(word & IVS_FLAGS_))) {
             scan->node = node;
             scan->word = word;
@@ -3012,7 +3015,7 @@ static int ivs_place_(struct ivs_map *map, const struct ivs_want_ *want, uint64_
     int scans = 0;
     if (!whole) near.lo = hint;
     for (;;) {
-        enum ivs_found_ found = ivs_scan_window_(map, whole ? want : &near, &now);
+        enum ivs_found_ found = ivs_scan_window_(map, whole ? want : &near, &now, whole);
         if (found == IVS_GAP_FREE_) {
             fresh->start = now.start;
             fresh->last = now.start + (want->size - 1);
