@@ -72,6 +72,8 @@
  *     before its range too, and would wait for its own thread if that is held. Closer ranges are locked as
  *     one, first start to last end.
  *   - Never block on a lock inside a read section.
+ *   - When a map has been filled, and when it has grown a few times over: ivs_map_tune. Searches then begin near
+ *     their key; without it they cost what towers cost, several times as much in maps of 10,000 nodes and more.
  *
  * 3. Guarantees
  *

@@ -8,6 +8,7 @@
 #include BENCH_PEER
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -196,7 +197,7 @@ static void iterate(struct bench_state *state, const void *job_) {
 
 /* ------------------------------------------------------------------------ updates */
 
-enum { UPDATES = 256 };
+enum { UPDATES = 256, PHASE = 2000 };
 
 /* The middle of an interval becomes the spare record, then the whole is again what it was. */
 BENCH_ALWAYS void split_and_merge(struct peer *p, const struct bench_layout *l, size_t i) {
@@ -386,11 +387,27 @@ static void mixed(struct bench_state *state, const void *job_) {
     end(state, &watch);
 }
 
-static double spin(uint64_t *random, unsigned rounds) {
+/* All threads of a benchmark begin a phase together, and none leaves it before the last: what is timed is what they do
+ * at once. */
+static void meet(struct bench_state *state) {
+    static unsigned here, turn;
+    unsigned now_turn = __atomic_load_n(&turn, __ATOMIC_ACQUIRE);
+    if (__atomic_add_fetch(&here, 1, __ATOMIC_ACQ_REL) == (unsigned)bench_threads(state)) {
+        __atomic_store_n(&here, 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&turn, now_turn + 1, __ATOMIC_RELEASE);
+        return;
+    }
+    for (unsigned i = 0; __atomic_load_n(&turn, __ATOMIC_ACQUIRE) == now_turn; i++)
+        if (i > 1000) sched_yield(); /* more threads than cores */
+}
+
+static double spin(struct bench_state *state, uint64_t *random, unsigned rounds) {
     struct bench_watch watch = {.clock = CLOCK_MONOTONIC};
+    meet(state);
     bench_resume(&watch);
     for (unsigned i = 0; i < rounds; i++) bench_random(random);
     __asm__ volatile("" ::"r"(*random));
+    meet(state);
     bench_pause(&watch);
     return watch.seconds;
 }
@@ -410,21 +427,26 @@ static void say_rate(struct bench_state *state, const char *name, double done, c
     bench_counter(state, text, done / watch->processor);
 }
 
-/* One round in the thread's region from `lo` on: each operation UPDATES times, at its own clock. */
-static void region_round(struct peer *p, uint64_t lo, size_t id, struct regions *time) {
-    uint64_t hi = lo + 4 * UPDATES * BENCH_PAGE, hint = lo, at;
+/* One round in the thread's region from `lo` on: each operation PHASE times, at its own clock. */
+static void region_round(struct bench_state *state, struct peer *p, uint64_t lo, size_t id, struct regions *time) {
+    uint64_t hi = lo + 4 * PHASE * BENCH_PAGE, hint = lo, at;
+    meet(state);
     bench_resume(&time->alloc);
-    for (unsigned i = 0; i < UPDATES; i++) {
+    for (unsigned i = 0; i < PHASE; i++) {
         bench_demand(peer_take(p, lo, hi, BENCH_PAGE, hint, id, &at) && at == hint);
         hint = at + BENCH_PAGE;
     }
+    meet(state);
     bench_pause(&time->alloc);
     bench_resume(&time->unmap);
-    for (unsigned i = 0; i < UPDATES; i++) peer_unmap(p, lo + i * BENCH_PAGE, lo + (i + 1) * BENCH_PAGE);
+    for (unsigned i = 0; i < PHASE; i++) peer_unmap(p, lo + i * BENCH_PAGE, lo + (i + 1) * BENCH_PAGE);
+    meet(state);
     bench_pause(&time->unmap);
     bench_demand(field_at(p, lo) == 0 && field_at(p, hint - 1) == 0);
+    meet(state);
     bench_resume(&time->map);
-    for (unsigned i = 0; i < UPDATES; i++) peer_map(p, lo + 2 * i * BENCH_PAGE, lo + (2 * i + 1) * BENCH_PAGE, id);
+    for (unsigned i = 0; i < PHASE; i++) peer_map(p, lo + 2 * i * BENCH_PAGE, lo + (2 * i + 1) * BENCH_PAGE, id);
+    meet(state);
     bench_pause(&time->map);
     bench_demand(field_at(p, lo) == bench_field(id));
     peer_unmap(p, lo, hi);
@@ -445,13 +467,13 @@ static void regions(struct bench_state *state, const void *job_) {
             peer_map(now.peer, lo + (pages - 1) * BENCH_PAGE, lo + pages * BENCH_PAGE, job->n);
         }
     }
-    while (bench_next(state, 3 * UPDATES)) {
+    while (bench_next(state, 3 * PHASE)) {
         uint64_t lo = now.layout->arena + (uint64_t)bench_thread(state) * pages * BENCH_PAGE;
-        region_round(now.peer, lo + BENCH_PAGE, job->n, &time);
-        time.spin += spin(&random, 100 * UPDATES);
+        region_round(state, now.peer, lo + BENCH_PAGE, job->n, &time);
+        time.spin += spin(state, &random, 100 * PHASE);
         rounds++;
     }
-    double done = (double)(rounds * UPDATES);
+    double done = (double)(rounds * PHASE);
     say_rate(state, "alloc", done, &time.alloc);
     say_rate(state, "unmap", done, &time.unmap);
     say_rate(state, "map", done, &time.map);

@@ -37,7 +37,7 @@ one() {
         return
     fi
     start=$SECONDS
-    timeout "${MUTANT_SECONDS:-150}" "$dir/lab" --stop --quiet --no-litmus ${modes:+--modes "$modes"} $flags >"$dir/log" 2>&1
+    timeout "${MUTANT_SECONDS:-400}" "$dir/lab" --stop --quiet --no-litmus ${modes:+--modes "$modes"} $flags >"$dir/log" 2>&1
     status=$?
     line=$(grep -m1 -A1 '^FAIL' "$dir/log" | tr -s ' ' | tr '\n' ' ')
     if [[ $line == *"limit of the lab"* ]]; then
