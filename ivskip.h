@@ -97,8 +97,9 @@
  * 4. Progress
  *
  *   Query, Query-next and iteration: wait-free for a bounded number of concurrent inserts, never blocked, never
- *   started anew. Lock: blocking, ascending, so single-range lockers cannot deadlock. Insert and Alloc: lock-free
- *   unless the gap that they want is held. A stalled reader holds back memory only; ivs_domain_get_stats tells.
+ *   thrown back (with an entry table a search may begin a second time, at the head). Lock: blocking, ascending, so
+ *   single-range lockers cannot deadlock. Insert and Alloc: lock-free unless the gap that they want is held. A stalled
+ *   reader holds back memory only; ivs_domain_get_stats tells.
  *
  * 5. Options (define before the include, in every file alike where marked *; a mismatch of IVSKIP_RCU or
  *    IVSKIP_MAX_HEIGHT does not link)
@@ -110,7 +111,7 @@
  *                           checkers; default: none
  *   IVSKIP_RCU            * how readers are protected (section 7): BUILTIN (default), URCU_MEMB, URCU_QSBR, URCU_BP,
  *                           HOST
- *   IVSKIP_MAX_HEIGHT     * highest tower, 2..40, default 24: short searches up to about 2^24 nodes
+ *   IVSKIP_MAX_HEIGHT     * highest tower, 2..40, default 24; 12 suffice for ten million nodes
  *   IVSKIP_SPIN             looks at a held link before the thread sleeps, 0..1000000, default 100
  *   IVSKIP_RETIRE_BATCH     nodes a thread collects before it tries to end a grace period, 1..65536, default 128
  *   IVSKIP_LINK_TRIES       lost races after which a tower is left lower than drawn, 1..1000000, default 16
@@ -379,9 +380,9 @@ struct ivs_defer {
 /* A domain's callbacks. Any may be NULL, but alloc and free come together. All get the domain's ctx. None may use a
  * map of this domain in a way that waits. */
 struct ivs_domain_ops {
-    /* `bytes` of memory, 8-byte aligned, or NULL. May sleep unless flags has IVS_NOSLEEP: then a range may be held;
-     * if it is refused, it is tried again without. Otherwise called without any lock of a map, outside read sections
-     * unless the caller is in one. Default: the host's malloc. */
+    /* `bytes` of memory, 8-byte aligned, or NULL. May sleep unless flags has IVS_NOSLEEP: then a range may be held
+     * (if map or unmap is refused so, it lets the range go and tries again with sleep). Otherwise called without any
+     * lock of a map, outside read sections unless the caller is in one. Default: the host's malloc. */
     void *(*alloc)(void *ctx, size_t bytes, unsigned flags);
     /* Takes back what alloc gave, with its size. Must not sleep. Default: the host's free. */
     void (*free)(void *ctx, void *memory, size_t bytes);
@@ -432,8 +433,8 @@ struct ivs_domain_stats {
     uint64_t records;       /* BUILTIN: threads that ever used the domain at once */
     uint64_t readers;       /* BUILTIN: open read sections, nested ones counted once */
     uint64_t oldest_reader; /* BUILTIN: epochs that the oldest is behind; with a growing limbo: a stalled reader */
-    uint64_t limbo;         /* nodes and deferred callbacks that wait for their grace period (BUILTIN: but for those of
-                               threads without a record) */
+    uint64_t limbo;         /* nodes and deferred callbacks that wait for their grace period (BUILTIN: but for the few
+                               that are on their way to a record) */
     uint64_t limbo_bytes;   /* their node memory */
 };
 
@@ -513,9 +514,9 @@ struct ivs_map_stats {
     uint64_t restarts;                   /* searches begun anew since their predecessor was gone */
     uint64_t refusals;                   /* Alloc: -ENOMEM answers */
     uint64_t window_locks;               /* Alloc: decisions that needed the window's locks */
-    size_t entries;      /* slots of the entry table (ivs_map_tune) that are in use or kept for a chunk */
-    size_t entries_used; /* that lead to a node */
-    size_t entry_bytes;  /* memory of the table */
+    size_t table_slots;                  /* of the entry table (ivs_map_tune) that are given to keys; 0: no table */
+    size_t table_used;                   /* those that lead to a node */
+    size_t table_bytes;                  /* its memory */
     struct ivs_domain_stats domain;
 };
 
@@ -653,7 +654,7 @@ static inline void ivs_map_read_exit(struct ivs_map *map) { ivs_domain_read_exit
 
 /** Query: the node that covers `key`.
  *  Context: inside a read section; does not sleep; takes no lock.
- *  Progress: never waits, never starts anew.
+ *  Progress: never waits, is never thrown back by others (with an entry table it may begin a second time, at the head).
  *  Ordering: acquire: what was written before the node was published is visible. Linearizable (G1, G2).
  *  Returns: the node, or NULL: the key lies in a gap (or map is NULL).
  *  Lifetime: until the read section ends.
@@ -921,16 +922,18 @@ IVS_API int ivs_map_alloc_node(struct ivs_map *map, const struct ivs_alloc *requ
 /* -------------------------------------------------------------------------------- API: speed */
 
 /** Makes the entry table anew, for the nodes that there are now: searches then begin near their key instead of at the
- *  head, about three cache lines away from the answer in a map of any size. Worth a call after a map was filled, and
- *  again when its number of nodes or their spacing has changed a few times over; updates keep the table right in between,
- *  and without one the map works as well, at the speed of its towers. Takes 8 to 32 bytes for each node.
+ *  head, most often about four cache lines away from the answer in a map of any size. Worth a call after a map was
+ *  filled, and again when its nodes have become several times as many or have moved to other keys: updates keep entries
+ *  right, but the table does not grow, and one that is stale costs searches up to a third more than none. Takes 16 to 33
+ *  bytes for each node, in one piece.
  *  Context: outside read sections, no range held by the caller; the allocator may sleep; leaves its own read section
  *  now and then; locks single nodes for a moment, like a short update, and skips those that are locked.
  *  Progress: linear in the nodes; all other operations go on meanwhile.
  *  Ordering: none.
  *  Returns: 0 (also where the map is too small for a table: then it has none); -ENOMEM: the old table stays; -EBUSY:
  *  another thread is at it; -EDEADLK: called inside a read section; -EINVAL: not a map.
- *  Lifetime: the table is the map's, from the domain's allocator. */
+ *  Lifetime: the table is the map's, from the domain's allocator. The old one waits for a grace period; release
+ *  callbacks that are due may run. */
 IVS_API int ivs_map_tune(struct ivs_map *map) IVS_MUST_CHECK;
 
 /* -------------------------------------------------------------------------------- API: inspection */
@@ -1063,7 +1066,8 @@ static inline struct ivs_node *ivs_lock_next(const struct ivs_lock *lock, const 
  *       either the scanner sees the reader, or the reader sees all that was unpublished before the scan. Store
  *       buffering, so RMW on both sides.
  *   P8  advance of the epoch -> load of the epoch: a reader of epoch e sees all that was retired before e began.
- *   P9  the end of a tag's read section (P10) -> the scan of that record: no advance by two passes a tag by.
+ *   P9  a tag is not old. A list's is read in a read section, whose end (P10) the scan of that record waits for: no
+ *       advance by two passes it by. Synchronize's is read by an RMW on the word that the advance changes by RMW.
  *   P10 end of a read section -> look of the scanner: the reader's accesses come before the free.
  *   P11 a new record enters the list (CAS) -> the scanner's look at the list (RMW on the same word), and back: as P7.
  *   P12 release of a record's limbo -> the next holder of it.
@@ -1100,6 +1104,13 @@ static inline struct ivs_node *ivs_lock_next(const struct ivs_lock *lock, const 
 #else
 #define IVSKIP_RELAX() ((void)0)
 #endif
+#endif
+
+/* A host's IVSKIP_HOST_MALLOC is not called while a range is held. */
+#if defined(IVSKIP_HOST_MALLOC) || IVS_RCU_IS_(HOST)
+#define IVS_MALLOC_WHILE_HELD_ false
+#else
+#define IVS_MALLOC_WHILE_HELD_ true
 #endif
 
 #if IVS_RCU_IS_(HOST)
@@ -1397,13 +1408,13 @@ static void ivs_orphans_push_(struct ivs_domain *domain, const struct ivs_list_ 
  * the epoch at e + 1 or less until it ends, so no RMW on the epoch is needed, whose line all readers share [P9]. It is
  * due when the epoch is e + 3: a reader that could know it had announced e + 1 or less, and held back that advance.
  *
- * Retired things collect in the record's open list; a full list is closed: tagged with the epoch. There are at
- * most three tags with something in them. A record's lists are guarded by a try-lock that is held for a few plain
- * writes only; the owner that misses it (another thread sweeps just now) leaves its nodes on the domain's orphan
- * stack instead of waiting.
+ * Retired things collect in the record's open list; a full list is closed, that is, it gets such a tag. There are at
+ * most three tags with something in them. A record's lists are guarded by a try-lock that is held briefly, and waited
+ * for by ivs_domain_barrier only; the owner that misses it (another thread sweeps just now) leaves its nodes on the
+ * domain's orphan stack instead of waiting.
  */
 enum { IVS_FREE_ = 0, IVS_TAKEN_ = 1, IVS_DEAD_ = 2 }; /* record->state */
-enum { IVS_LAG_ = 4 }; /* epochs without a full list after which others sweep a record */
+enum { IVS_LAG_ = 4 }; /* epochs without a full list after which others sweep a record: one more than lists wait */
 
 struct ivs_record_ {
     uint32_t nest;      /* owner only */
@@ -1415,7 +1426,7 @@ struct ivs_record_ {
     uint64_t index;               /* 1 for the domain's first record; never changes once published */
     unsigned char pad[IVS_LINE_]; /* above: the owner's, and what never changes; below: what an advance looks at */
     ivs_u64_ active;              /* written by the owner at each read section */
-    ivs_u64_ seen;                /* the epoch when the owner last had a full list */
+    ivs_u64_ seen;                /* the tag of the owner's last full list */
     struct ivs_record_ *next;     /* next record of the domain; never changes once published */
     uint32_t state;
     unsigned char pad2[IVS_LINE_];
@@ -1455,8 +1466,9 @@ static void ivs_record_leave_(struct ivs_record_ *record) {
     uint32_t state = IVS_TAKEN_;
     record->nest = 0;
     if (ivs_load_relaxed_32_(&record->releasing) & 1) ivs_store_release_32_(&record->releasing, 0); /* [P16] */
-    ivs_store_release_64_(&record->active, 0);                                                      /* [P10] */
-    if (ivs_cas_acq_rel_32_(&record->state, &state, IVS_FREE_)) return;                             /* [P14] */
+    /* an RMW: the next owner must see who looked at the record before it was left */
+    (void)ivs_exchange_acq_rel_64_(&record->active, 0);                 /* [P7] [P10] */
+    if (ivs_cas_acq_rel_32_(&record->state, &state, IVS_FREE_)) return; /* [P14] */
     IVSKIP_HOST_FREE(record);
 }
 
@@ -1508,8 +1520,7 @@ static bool ivs_record_is_of_(const struct ivs_record_ *record, const struct ivs
            ivs_load_relaxed_32_(&record->state) != IVS_DEAD_;
 }
 
-/* The way of ivs_record_find_ where the domain is not the one of the last call. Frees, by the way, records of domains
- * that are gone. */
+/* ivs_record_find_ where the last call was for another domain. Frees records of domains that are gone. */
 static struct ivs_record_ *ivs_record_search_(struct ivs_domain *domain) {
     struct ivs_thread_ *self = &ivs_thread_;
     struct ivs_record_ *record, **at = &self->mine;
@@ -1588,7 +1599,8 @@ static void ivs_limbo_unlock_(struct ivs_record_ *record) {
     ivs_store_release_32_(&record->guard, 0); /* [P12] */
 }
 
-/* Closes the open list; what was tagged three epochs ago is due. Guard held: tags of a record ascend. Returns the tag. */
+/* Closes the open list; what was tagged three epochs ago is due. Guard held: tags of a record ascend. Returns the
+ * tag. */
 static uint64_t ivs_limbo_close_(struct ivs_domain *domain, struct ivs_record_ *record, struct ivs_list_ *due) {
     uint64_t tag;
     unsigned i;
@@ -1628,18 +1640,18 @@ static void ivs_limbo_adopt_(struct ivs_domain *domain, struct ivs_record_ *reco
         ivs_list_take_(domain, &record->open, ivs_exchange_acq_rel_word_(&domain->orphans_, 0)); /* [P13] */
 }
 
-/* After an advance: may this record be swept by others? Owners that fill lists collect their own, on their own lines. */
+/* After an advance: may others sweep this record? Owners that fill lists collect their own, on their own lines. */
 static bool ivs_record_lags_(struct ivs_record_ *record, uint64_t epoch) {
     return ivs_load_relaxed_32_(&record->state) != IVS_TAKEN_ || ivs_load_relaxed_64_(&record->seen) + IVS_LAG_ < epoch;
 }
 
-/* Collects what is due in all records whose owner saw no full list since epoch `since` (UINT64_MAX: all); `all`: waits
- * for the few that another thread has its hands in. */
-static void ivs_domain_sweep_(struct ivs_domain *domain, struct ivs_list_ *due, uint64_t since, bool all) {
+/* Collects what is due in all records that lag behind `tag` (UINT64_MAX: in all); `all`: waits for the few that another
+ * thread has its hands in. */
+static void ivs_domain_sweep_(struct ivs_domain *domain, struct ivs_list_ *due, uint64_t tag, bool all) {
     struct ivs_record_ *record = (struct ivs_record_ *)ivs_load_acquire_word_(&domain->records_); /* [P11] */
     for (; record; record = record->next) {
         bool mine;
-        if (!ivs_record_lags_(record, since)) continue;
+        if (!ivs_record_lags_(record, tag)) continue;
         mine = ivs_limbo_trylock_(record);
         while (all && !mine) {
             IVSKIP_HOST_YIELD();
@@ -1704,6 +1716,7 @@ static void ivs_retire_(struct ivs_domain *domain, struct ivs_list_ *list) {
     full = record->open.count >= IVSKIP_RETIRE_BATCH && !ivs_due_held_(record);
     if (full) {
         ivs_due_begin_(record);
+        ivs_limbo_adopt_(domain, record);
         tag = ivs_limbo_close_(domain, record, &due);
         stuck = tag == ivs_load_relaxed_64_(&record->seen);
         ivs_store_relaxed_64_(&record->seen, tag);
@@ -1798,6 +1811,18 @@ static bool ivs_domain_busy_(struct ivs_domain *domain) {
     return false;
 }
 
+/* What is left where the caller could not get a record. Nobody else uses the domain. */
+static void ivs_domain_drain_(struct ivs_domain *domain, struct ivs_list_ *due) {
+    struct ivs_record_ *record = (struct ivs_record_ *)ivs_load_acquire_word_(&domain->records_); /* [P11] */
+    for (; record; record = record->next) {
+        (void)ivs_limbo_trylock_(record);
+        ivs_list_move_(due, &record->open);
+        for (int i = 0; i < 3; i++) ivs_list_move_(due, &record->closed[i]);
+        ivs_limbo_unlock_(record);
+    }
+    ivs_list_take_(domain, due, ivs_exchange_acq_rel_word_(&domain->orphans_, 0)); /* [P13] */
+}
+
 int ivs_domain_destroy(struct ivs_domain *domain) {
     struct ivs_record_ *record, *next;
     struct ivs_list_ due = {0, 0, 0, 0};
@@ -1805,7 +1830,7 @@ int ivs_domain_destroy(struct ivs_domain *domain) {
     if (ivs_domain_busy_(domain)) return IVS_EBUSY;
     while (ivs_domain_reclaim(domain) != 0) {
     }
-    ivs_list_take_(domain, &due, ivs_exchange_acq_rel_word_(&domain->orphans_, 0)); /* [P13] */
+    ivs_domain_drain_(domain, &due);
     (void)ivs_list_release_(domain, &due);
     domain->magic_ = 0;
     record = (struct ivs_record_ *)ivs_exchange_acq_rel_word_(&domain->records_, 0); /* [P11] */
@@ -2037,7 +2062,8 @@ int ivs_domain_init(struct ivs_domain *domain, const struct ivs_domain_config *c
     return 0;
 }
 
-/* Height of a new tower: h levels with probability 1/2^h. */
+/* Height of a new tower: every fourth node of a level is in the next one too (measured: lower towers than with every
+ * second cost searches little, and updates gain a quarter). */
 static unsigned ivs_height_(struct ivs_domain *domain) {
     unsigned h = 1 + (unsigned)__builtin_ctzll((ivs_random_(domain) >> 20) | (1ull << 40)) / 2;
     return h < IVSKIP_MAX_HEIGHT ? h : IVSKIP_MAX_HEIGHT;
@@ -2205,16 +2231,17 @@ static int ivs_wait_(struct ivs_map *map, struct ivs_node *node, uint64_t deadli
 /* -------------------------------------------------------------------------------- entry table */
 
 /*
- * Where a search may begin near its key instead of at the head. Keys are cut into chunks, about two nodes to a chunk;
- * how long they are is settled for each region of the key space, of about 128 nodes, for spaces are crowded in some
- * parts and empty in others. A chunk has a slot: 0, or a published node that starts in it (of several, the first). Seven
- * neighbours share a line of slots; lines lie in a hash table without deletion: a line belongs to nobody or, for good,
- * to one run of chunks, and a run without a line goes without. As an index level the table obeys I6, and is only ever a
- * hint where to begin: from its node a search walks the level-0 list. ivs_map_tune makes it for the nodes that there are
- * then, and every update keeps it up; without one, searches begin at the head.
+ * Where a search may begin near its key instead of at the head. Keys are cut into chunks, one or two nodes to a chunk
+ * that is in use; how long they are is settled for each region of the key space, of about 128 nodes, for spaces are
+ * crowded in some parts and empty in others. A chunk has a slot: 0, or a published node that starts in it (of several,
+ * the first). Eight neighbours, a run, share a line of seven slots, the last two a slot. Lines lie in a hash table
+ * without deletion: a line belongs to nobody or, for good, to one run, and a run that finds no line goes without. (Two
+ * runs of one name would share a line, which costs steps and no more.) As an index level the table obeys I6, and is
+ * only ever a hint where to begin: from its node a search walks the level-0 list. ivs_map_tune makes it for the nodes
+ * that there are then, and updates set and clear its slots; without one, searches begin at the head.
  */
 enum {
-    IVS_ENTRY_RUN_ = 7,      /* chunks of a line */
+    IVS_ENTRY_SLOTS_ = 7,    /* of a line, which is a line of the cache with the name of its run */
     IVS_ENTRY_TRIES_ = 4,    /* lines that are looked at for a run */
     IVS_ENTRY_CHUNKS_ = 3,   /* chunks that are looked at for a key, its own and those before */
     IVS_ENTRY_STEPS_ = 6,    /* level-0 steps from an entry, before a search begins at the head after all */
@@ -2224,7 +2251,7 @@ enum {
 
 struct ivs_entry_line_ {
     ivs_u64_ run; /* a run and its shift (+ 1); 0: free */
-    uintptr_t slot[IVS_ENTRY_RUN_];
+    uintptr_t slot[IVS_ENTRY_SLOTS_];
 };
 
 /* Never changes once the table is published. */
@@ -2266,14 +2293,15 @@ static struct ivs_entry_region_ *ivs_entry_region_(const struct ivs_entries_ *en
 static uintptr_t *ivs_entry_slot_(const struct ivs_entries_ *entries, uint64_t key, bool make, uint64_t *low) {
     const struct ivs_entry_region_ *region = ivs_entry_region_(entries, key);
     uint64_t shift = region->region ? region->shift : entries->shift, chunk = key >> shift;
-    uint64_t run = chunk / IVS_ENTRY_RUN_, name = run * 64 + shift + 1, at = ivs_entry_hash_(name, entries->line_bits);
+    uint64_t name = (chunk >> 3) * 64 + shift + 1, at = ivs_entry_hash_(name, entries->line_bits);
+    unsigned slot = (chunk & 7) < IVS_ENTRY_SLOTS_ ? (unsigned)(chunk & 7) : IVS_ENTRY_SLOTS_ - 1;
     *low = chunk << shift;
     for (unsigned i = 0; i < IVS_ENTRY_TRIES_; i++, at++) {
         struct ivs_entry_line_ *line = &entries->line[at & (((uint64_t)1 << entries->line_bits) - 1)];
         ivs_u64_ owner = ivs_load_relaxed_64_(&line->run);
         if (owner == 0 && !make) return NULL;
         if (owner == 0 && ivs_cas_relaxed_64_(&line->run, &owner, name)) owner = name;
-        if (owner == name) return &line->slot[chunk - run * IVS_ENTRY_RUN_];
+        if (owner == name) return &line->slot[slot];
     }
     return NULL;
 }
@@ -2286,7 +2314,9 @@ static inline struct ivs_node *ivs_entry_(struct ivs_map *map, uint64_t key, boo
     if (!entries) return NULL;
     for (int i = 0; i < IVS_ENTRY_CHUNKS_; i++, at = low - 1) {
         uintptr_t *slot = ivs_entry_slot_(entries, at, false, &low);
-        struct ivs_node *node = slot ? (struct ivs_node *)ivs_load_acquire_word_(slot) : NULL; /* [P4] */
+        struct ivs_node *node;
+        if (!slot && i) return NULL; /* two runs without a line: nothing is known here */
+        node = slot ? (struct ivs_node *)ivs_load_acquire_word_(slot) : NULL; /* [P4] */
         if (node && (whole ? node->last : node->start) <= key) return node;
         if (low == 0) return NULL;
     }
@@ -2345,47 +2375,35 @@ static struct ivs_node *ivs_step_(struct ivs_node *node, unsigned level, uint64_
     return next;
 }
 
-/* The last node that starts at or before key, and its link; the head if there is none. */
-static struct ivs_node *ivs_search_(struct ivs_map *map, uint64_t key, uintptr_t *word) {
-    struct ivs_node *node = ivs_entry_(map, key, false), *next;
-    if (node) {
-        for (int i = 0; i < IVS_ENTRY_STEPS_; i++, node = next) {
-            *word = ivs_load_acquire_word_(&node->next_); /* [P1] */
-            next = ivs_ptr_(*word);
-            if (!next || next->start > key) return node;
-        }
+/* The last node that starts (`whole`: and ends) at or before key, and its link; the head if there is none. From an
+ * entry near the key if there is one and a few steps suffice, else from the head. */
+static inline struct ivs_node *ivs_seek_(struct ivs_map *map, uint64_t key, bool whole, uintptr_t *word) {
+    struct ivs_node *node = ivs_entry_(map, key, whole), *next;
+    for (int i = 0; node && i < IVS_ENTRY_STEPS_; i++, node = next) {
+        *word = ivs_load_acquire_word_(&node->next_); /* [P1] */
+        next = ivs_ptr_(*word);
+        if (!next || (whole ? next->last : next->start) > key) return node;
     }
     node = &map->head_;
     for (unsigned level = ivs_load_relaxed_32_(&map->height_) - 1; level >= 1; level--)
-        while ((next = ivs_step_(node, level, key)) != NULL) node = next;
+        while ((next = ivs_step_(node, level, key)) != NULL && (!whole || next->last <= key)) node = next;
     for (;;) {
         *word = ivs_load_acquire_word_(&node->next_); /* [P1] */
         next = ivs_ptr_(*word);
-        if (!next || next->start > key) return node;
+        if (!next || (whole ? next->last : next->start) > key) return node;
         node = next;
     }
 }
 
-/* The last node that ends at or before key (its last key is smaller), and its link: the predecessor of a
- * range that starts at key. */
+static struct ivs_node *ivs_search_(struct ivs_map *map, uint64_t key, uintptr_t *word) {
+    return ivs_seek_(map, key, false, word);
+}
+
+/* The predecessor of a range that starts at key: the last node that ends before it. */
 static struct ivs_node *ivs_search_before_(struct ivs_map *map, uint64_t key, uintptr_t *word) {
-    struct ivs_node *node = key ? ivs_entry_(map, key - 1, true) : NULL, *next;
-    if (node) {
-        for (int i = 0; i < IVS_ENTRY_STEPS_; i++, node = next) {
-            *word = ivs_load_acquire_word_(&node->next_); /* [P1] */
-            next = ivs_ptr_(*word);
-            if (!next || next->last >= key) return node;
-        }
-    }
-    node = &map->head_;
-    for (unsigned level = ivs_load_relaxed_32_(&map->height_) - 1; level >= 1; level--)
-        while ((next = ivs_step_(node, level, key)) != NULL && next->last < key) node = next;
-    for (;;) {
-        *word = ivs_load_acquire_word_(&node->next_); /* [P1] */
-        next = ivs_ptr_(*word);
-        if (!next || next->last >= key) return node;
-        node = next;
-    }
+    if (key) return ivs_seek_(map, key - 1, true, word);
+    *word = ivs_load_acquire_word_(&map->head_.next_); /* [P1] */
+    return &map->head_;
 }
 
 struct ivs_node *ivs_map_query_rcu(struct ivs_map *map, uint64_t key) {
@@ -2438,7 +2456,7 @@ int ivs_map_lookup_next(struct ivs_map *map, uint64_t key, struct ivs_entry *ent
 /* -------------------------------------------------------------------------------- the index: find, link, unlink */
 
 /* Where a search for `start` enters each level: the node at which it came down, which starts before `start`. It serves
- * all nodes of an update, which start there or after it. */
+ * all nodes of an update, which start there or after it. enter[0] is NULL until it is looked for. */
 struct ivs_path_ {
     uint64_t start;
     struct ivs_node *enter[IVSKIP_MAX_HEIGHT];
@@ -2525,7 +2543,8 @@ static void ivs_index_raise_(struct ivs_map *map, unsigned height) {
     }
 }
 
-/* Links a locked node's tower, bottom-up [I4, I5]; after too many lost races the tower stays lower than drawn. */
+/* Links a locked node's tower, bottom-up [I4, I5], and takes the path along; after too many lost races the tower
+ * stays lower than drawn. */
 static void ivs_tower_link_(struct ivs_map *map, struct ivs_node *node, struct ivs_path_ *path) {
     ivs_index_raise_(map, node->height_);
     for (unsigned level = 1; level < node->height_; level++) {
@@ -2537,6 +2556,7 @@ static void ivs_tower_link_(struct ivs_map *map, struct ivs_node *node, struct i
             ivs_link_set_key_(own, (struct ivs_node *)word);
             if (ivs_cas_acq_rel_word_(&ivs_up_(before, level)->next, &word, (uintptr_t)node)) { /* [P3] */
                 ivs_link_set_key_(ivs_up_(before, level), node);
+                path->enter[level] = node; /* the nodes that follow come after it */
                 break;
             }
             if (++lost == IVSKIP_LINK_TRIES) {
@@ -2545,6 +2565,7 @@ static void ivs_tower_link_(struct ivs_map *map, struct ivs_node *node, struct i
             }
         }
     }
+    path->start = node->start;
 }
 
 /* Makes a locked node, which is published, known to searches. */
@@ -2768,6 +2789,8 @@ static void ivs_parts_free_(struct ivs_domain *domain, struct ivs_parts_ *parts)
 
 /* Prepares what is needed and not there. */
 static bool ivs_parts_new_(struct ivs_domain *domain, struct ivs_parts_ *parts, bool left, bool right, unsigned flags) {
+    bool may = flags == IVS_SLEEP || IVS_MALLOC_WHILE_HELD_ || (domain->ops_ && domain->ops_->alloc);
+    if (!may) return (!left || parts->left) && (!right || parts->right);
     if (left && !parts->left) parts->left = ivs_node_new(domain, 0, 1, NULL, flags);
     if (right && !parts->right) parts->right = ivs_node_new(domain, 0, 1, NULL, flags);
     return (!left || parts->left) && (!right || parts->right);
@@ -2920,7 +2943,7 @@ enum ivs_found_ { IVS_GAP_FREE_, IVS_GAP_HELD_, IVS_GAP_DEAD_, IVS_GAP_NONE_ };
 static bool ivs_gap_fits_(struct ivs_map *map, const struct ivs_node *node, const struct ivs_node *next,
                           const struct ivs_want_ *want, uint64_t *start) {
     uint64_t from = want->lo, last = want->last, mask = want->align - 1;
-    if (next && node != &map->head_ && next->start - node->last <= want->size) return false; /* most often */
+    if (next && node != &map->head_ && next->start - node->last <= want->size) return false; /* too small: most often */
     if (node != &map->head_ && node->last >= from) {
         if (node->last == UINT64_MAX) return false;
         from = node->last + 1;
@@ -3102,7 +3125,7 @@ static void ivs_entries_due_(struct ivs_defer *self) {
     ivs_entries_free_(entries->domain, entries);
 }
 
-/* The node at `*key` or after it, for a walk of any length: the read section is left for a moment now and then. */
+/* The node after `node`, the n-th of a walk of any length: now and then the read section is left for a moment. */
 static struct ivs_node *ivs_walk_(struct ivs_map *map, struct ivs_node *node, size_t n) {
     uint64_t last = node->last;
     if (last == UINT64_MAX) return NULL;
@@ -3165,7 +3188,7 @@ static void ivs_entries_survey_(struct ivs_map *map, struct ivs_entries_ *entrie
     ivs_domain_read_exit(map->domain_);
 }
 
-/* A table without entries, for the nodes that there are now; *too_few: for none it is worth it. May sleep. */
+/* A table without entries, for the nodes that there are now; *too_few: there are too few for a table. May sleep. */
 static struct ivs_entries_ *ivs_entries_new_(struct ivs_map *map, bool *too_few) {
     struct ivs_census_ census;
     struct ivs_entries_ shape, *entries;
@@ -3196,7 +3219,8 @@ static struct ivs_entries_ *ivs_entries_new_(struct ivs_map *map, bool *too_few)
     return entries;
 }
 
-/* Sets the slots of the nodes that were there before the table. A node that somebody holds is left to its holder. */
+/* Sets the slots of the nodes that were there before the table. A node that somebody holds goes without until it is
+ * replaced. */
 static void ivs_entries_fill_(struct ivs_map *map) {
     struct ivs_node *node;
     size_t n = 0;
@@ -3225,6 +3249,7 @@ int ivs_map_tune(struct ivs_map *map) {
     old = (struct ivs_entries_ *)ivs_exchange_acq_rel_word_(&map->entries_, (uintptr_t)entries); /* [P4] */
     if (entries) ivs_entries_fill_(map);
     if (old) (void)ivs_domain_defer(map->domain_, &old->defer, ivs_entries_due_);
+    if (old) (void)ivs_domain_reclaim(map->domain_); /* it is large */
     ivs_store_relaxed_32_(&map->tuning_, 0);
     return 0;
 }
@@ -3362,8 +3387,8 @@ static int ivs_validate_level_(struct ivs_map *map, unsigned level, struct ivs_r
 static int ivs_validate_entries_(struct ivs_map *map, struct ivs_report *report) {
     struct ivs_entries_ *entries = ivs_entries_of_(map);
     uint64_t low;
-    for (size_t i = 0; entries && i < (size_t)IVS_ENTRY_RUN_ << entries->line_bits; i++) {
-        uintptr_t *slot = &entries->line[i / IVS_ENTRY_RUN_].slot[i % IVS_ENTRY_RUN_], word;
+    for (size_t i = 0; entries && i < (size_t)IVS_ENTRY_SLOTS_ << entries->line_bits; i++) {
+        uintptr_t *slot = &entries->line[i / IVS_ENTRY_SLOTS_].slot[i % IVS_ENTRY_SLOTS_], word;
         struct ivs_node *node = (struct ivs_node *)ivs_load_acquire_word_(slot); /* [P4] */
         if (!node) continue;
         if (ivs_entry_slot_(entries, node->start, false, &low) != slot)
@@ -3389,12 +3414,12 @@ int ivs_map_validate(struct ivs_map *map, struct ivs_report *report) {
 
 static void ivs_entries_count_(const struct ivs_entries_ *entries, struct ivs_map_stats *stats) {
     if (!entries) return;
-    stats->entry_bytes = ivs_entries_bytes_(entries);
+    stats->table_bytes = ivs_entries_bytes_(entries);
     for (size_t i = 0; i < (size_t)1 << entries->line_bits; i++) {
         if (!ivs_load_relaxed_64_(&entries->line[i].run)) continue;
-        stats->entries += IVS_ENTRY_RUN_;
-        for (int k = 0; k < IVS_ENTRY_RUN_; k++)
-            stats->entries_used += ivs_load_relaxed_word_(&entries->line[i].slot[k]) != 0;
+        stats->table_slots += IVS_ENTRY_SLOTS_;
+        for (int k = 0; k < IVS_ENTRY_SLOTS_; k++)
+            stats->table_used += ivs_load_relaxed_word_(&entries->line[i].slot[k]) != 0;
     }
 }
 

@@ -7,14 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#if defined(__has_include)
-#if __has_include(<valgrind/callgrind.h>)
 #include <valgrind/callgrind.h>
-#endif
-#endif
-#ifndef CALLGRIND_TOGGLE_COLLECT
-#define CALLGRIND_TOGGLE_COLLECT ((void)0)
-#endif
 
 void bench_die(const char *file, int line, const char *what) {
     fprintf(stderr, "%s:%d: wrong: %s\n", file, line, what);

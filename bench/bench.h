@@ -4,7 +4,8 @@
  * the stop-watch, and the list of what a peer can do.
  *
  * Time is the thread's own processor time where one thread works (on a shared machine others' turns are not ours), and
- * wall time where several do. Every loop checks what it found against what the distribution says it must find, and
+ * wall time where several do. What liburcu's thread for callbacks does is in no time of one thread: the frees of the
+ * maple tree and of ivskip with liburcu; ivskip-builtin, rbtree and array free in the thread that is timed. Every loop checks what it found against what the distribution says it must find, and
  * each structure is compared with the list of intervals when it ends: bench_demand ends the program.
  */
 #ifndef BENCH_H
@@ -81,9 +82,9 @@ BENCH_ALWAYS uint64_t bench_key(uint32_t page) { return BENCH_BASE + (uint64_t)p
 /* ------------------------------------------------------------------------ slab */
 
 /*
- * Free lists per thread by size class (16 bytes), batches of 64 that travel between threads, chunks that are never
- * given back. All tree and list peers take their nodes and records from it, so that no peer wins by its malloc. A
- * block whose size is a multiple of 64 (256) is aligned to it.
+ * Free lists per thread by size class (64 bytes, so that blocks lie at cache lines, as those of the kernel's caches for
+ * areas and tree nodes do; of 256 bytes: at multiples of that), batches of 64 that travel between threads, chunks that
+ * are never given back. All tree and list peers take their nodes and records from it, so that no peer wins by its malloc.
  */
 void *bench_alloc(size_t bytes);
 void bench_free(void *memory, size_t bytes);

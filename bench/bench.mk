@@ -26,6 +26,7 @@ BENCH_PEER_maple_bare := $(BENCH_PEER_maple) -DBENCH_BARE
 
 need-bench:
 	@CC=$(CC) tests/need.sh benchmark/export.h libbenchmark-dev
+	@CC=$(CC) tests/need.sh valgrind/callgrind.h valgrind
 	@tests/need.sh g++ g++; CC=$(CC) tests/need.sh urcu/urcu-memb.h liburcu-dev; tests/need.sh jq jq
 
 $(LINUX)/.unpacked: | need-bench
@@ -43,7 +44,7 @@ $(LINUX)/.unpacked: | need-bench
 $(BENCH)/shim.o $(BENCH)/rbtree.o: $(BENCH)/%.o: bench/%.cc $(BENCH_DEPENDS) | need-bench
 	@mkdir -p $(@D)
 	$(CXX) -std=c++17 -O2 -g -Ibench -Wall -Wextra -Werror -c $< -o $@
-$(BENCH)/bench.o $(BENCH)/slab.o $(BENCH)/array.o: $(BENCH)/%.o: bench/%.c $(BENCH_DEPENDS)
+$(BENCH)/bench.o $(BENCH)/slab.o $(BENCH)/array.o: $(BENCH)/%.o: bench/%.c $(BENCH_DEPENDS) | need-bench
 	@mkdir -p $(@D)
 	$(CC) $(BENCH_CFLAGS) -c $< -o $@
 $(BENCH)/trace.o: bench/trace.c examples/vmreplay.c $(HEADERS) $(BENCH_DEPENDS)
@@ -95,7 +96,6 @@ bench-peers: maple-or-not ## ours beside its peers: RUNS=5 interleaved runs, eac
 	@BENCH_ONLY='$(BENCH_ONLY)' bench/peers.sh $(BENCH_PROGRAM) $(BENCH)/results
 
 bench-count: maple-or-not ## instructions an operation, ours and the maple tree's, by callgrind; BENCH_ONLY=regex
-	@tests/need.sh valgrind valgrind
 	@BENCH_ONLY='$(BENCH_ONLY)' bench/count.sh $(BENCH_PROGRAM) $(BENCH)/count
 
 bench-plots: maple-or-not ## build/bench/plots/*.png and *.svg: latency by intervals, throughput by threads, bytes

@@ -127,8 +127,9 @@ static inline bool peer_take(struct peer *p, uint64_t lo, uint64_t hi, uint64_t 
                              uint64_t *start) {
     struct bench_record *record = peer_record(p, id);
     unsigned long at = 0;
-    int error = mtree_alloc_range(&p->tree, &at, record, size, lo, hi - 1, GFP_KERNEL);
-    (void)hint; /* it keeps the largest gap of each subtree instead */
+    int error = -EBUSY;
+    if (hint > lo && hint < hi) error = mtree_alloc_range(&p->tree, &at, record, size, hint, hi - 1, GFP_KERNEL);
+    if (error) error = mtree_alloc_range(&p->tree, &at, record, size, lo, hi - 1, GFP_KERNEL);
     if (error) peer_record_free(record);
     *start = at;
     return error == 0;

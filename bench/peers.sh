@@ -6,7 +6,7 @@ usage="usage: peers.sh PROGRAM DIRECTORY
 
 Runs PROGRAM (build/bench/peers) RUNS times; in each run the peers stand side by side, in every other run in the other
 order. Results go to DIRECTORY (run-N.json, results.tsv); the table says for each target the medians, the median of the
-ratios within a run, their range, and pass or FAIL. Ends with 1 if a target is missed.
+ratios within a run, their range, and pass or FAIL. Ends with 1 if a target is missed, with 2 if one could not be measured (no maple tree) or on wrong use.
 
   RUNS=5          runs
   BENCH_ONLY=re   only benchmarks whose name (WORK/N/ORDER/PEER) matches
@@ -18,7 +18,7 @@ Only one of these runs at a time on a machine; another one waits for its end."
 main() {
     local program=$1 results=$2 here names filter run
     here=$(dirname "$0")
-    exec 9>/tmp/ivskip-bench.lock
+    exec 9>"${TMPDIR:-/tmp}/ivskip-bench.$(id -u).lock"
     flock -n 9 || { echo "another benchmark runs: waiting" >&2; flock 9; }
     mkdir -p "$results"
     rm -f "$results"/run-*.json
