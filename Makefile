@@ -297,11 +297,12 @@ install: ## headers and ivskip.pc under PREFIX (default /usr/local), DESTDIR in 
 
 format: ## clang-format over everything but the headers' doc blocks
 	@tests/need.sh clang-format clang-format
-	clang-format -i $(wildcard tests/*.[ch] examples/*.[ch] fuzz/*.[ch])
+	clang-format -i $(wildcard tests/*.[ch] tests/lab/*.[ch] bench/*.[ch] bench/*.cc examples/*.[ch] fuzz/*.[ch])
 
 # The kernel example and the tests of its host, where they are.
 -include examples/kernel/kernel.mk
 include tests/lab/lab.mk
+include bench/bench.mk
 
 clean: ## removes build/
 	rm -rf build

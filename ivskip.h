@@ -72,6 +72,8 @@
  *     before its range too, and would wait for its own thread if that is held. Closer ranges are locked as
  *     one, first start to last end.
  *   - Never block on a lock inside a read section.
+ *   - When a map has been filled, and when it has grown a few times over: ivs_map_tune. Searches then begin near
+ *     their key; without it they cost what towers cost, several times as much in maps of 10,000 nodes and more.
  *
  * 3. Guarantees
  *
@@ -95,8 +97,9 @@
  * 4. Progress
  *
  *   Query, Query-next and iteration: wait-free for a bounded number of concurrent inserts, never blocked, never
- *   started anew. Lock: blocking, ascending, so single-range lockers cannot deadlock. Insert and Alloc: lock-free
- *   unless the gap that they want is held. A stalled reader holds back memory only; ivs_domain_get_stats tells.
+ *   thrown back (with an entry table a search may begin a second time, at the head). Lock: blocking, ascending, so
+ *   single-range lockers cannot deadlock. Insert and Alloc: lock-free unless the gap that they want is held. A stalled
+ *   reader holds back memory only; ivs_domain_get_stats tells.
  *
  * 5. Options (define before the include, in every file alike where marked *; a mismatch of IVSKIP_RCU or
  *    IVSKIP_MAX_HEIGHT does not link)
@@ -108,7 +111,7 @@
  *                           checkers; default: none
  *   IVSKIP_RCU            * how readers are protected (section 7): BUILTIN (default), URCU_MEMB, URCU_QSBR, URCU_BP,
  *                           HOST
- *   IVSKIP_MAX_HEIGHT     * highest tower, 2..40, default 24: short searches up to about 2^24 nodes
+ *   IVSKIP_MAX_HEIGHT     * highest tower, 2..40, default 24; 12 suffice for ten million nodes
  *   IVSKIP_SPIN             looks at a held link before the thread sleeps, 0..1000000, default 100
  *   IVSKIP_RETIRE_BATCH     nodes a thread collects before it tries to end a grace period, 1..65536, default 128
  *   IVSKIP_LINK_TRIES       lost races after which a tower is left lower than drawn, 1..1000000, default 16
@@ -434,9 +437,9 @@ struct ivs_defer {
 /* A domain's callbacks. Any may be NULL, but alloc and free come together. All get the domain's ctx. None may use a
  * map of this domain in a way that waits. */
 struct ivs_domain_ops {
-    /* `bytes` of memory, 8-byte aligned, or NULL. May sleep unless flags has IVS_NOSLEEP: then a range may be held;
-     * if it is refused, it is tried again without. Otherwise called without any lock of a map, outside read sections
-     * unless the caller is in one. Default: the host's malloc. */
+    /* `bytes` of memory, 8-byte aligned, or NULL. May sleep unless flags has IVS_NOSLEEP: then a range may be held
+     * (if map or unmap is refused so, it lets the range go and tries again with sleep). Otherwise called without any
+     * lock of a map, outside read sections unless the caller is in one. Default: the host's malloc. */
     void *(*alloc)(void *ctx, size_t bytes, unsigned flags);
     /* Takes back what alloc gave, with its size. Must not sleep. Default: the host's free. */
     void (*free)(void *ctx, void *memory, size_t bytes);
@@ -487,8 +490,8 @@ struct ivs_domain_stats {
     uint64_t records;       /* BUILTIN: threads that ever used the domain at once */
     uint64_t readers;       /* BUILTIN: open read sections, nested ones counted once */
     uint64_t oldest_reader; /* BUILTIN: epochs that the oldest is behind; with a growing limbo: a stalled reader */
-    uint64_t limbo;         /* nodes and deferred callbacks that wait for their grace period (BUILTIN: but for those of
-                               threads without a record) */
+    uint64_t limbo;         /* nodes and deferred callbacks that wait for their grace period (BUILTIN: but for the few
+                               that are on their way to a record) */
     uint64_t limbo_bytes;   /* their node memory */
 };
 
@@ -568,9 +571,9 @@ struct ivs_map_stats {
     uint64_t restarts;                   /* searches begun anew since their predecessor was gone */
     uint64_t refusals;                   /* Alloc: -ENOMEM answers */
     uint64_t window_locks;               /* Alloc: decisions that needed the window's locks */
-    size_t entries;      /* slots of the entry table (ivs_map_tune) that are in use or kept for a chunk */
-    size_t entries_used; /* that lead to a node */
-    size_t entry_bytes;  /* memory of the table */
+    size_t table_slots;                  /* of the entry table (ivs_map_tune) that are given to keys; 0: no table */
+    size_t table_used;                   /* those that lead to a node */
+    size_t table_bytes;                  /* its memory */
     struct ivs_domain_stats domain;
 };
 
@@ -708,7 +711,7 @@ static inline void ivs_map_read_exit(struct ivs_map *map) { ivs_domain_read_exit
 
 /** Query: the node that covers `key`.
  *  Context: inside a read section; does not sleep; takes no lock.
- *  Progress: never waits, never starts anew.
+ *  Progress: never waits, is never thrown back by others (with an entry table it may begin a second time, at the head).
  *  Ordering: acquire: what was written before the node was published is visible. Linearizable (G1, G2).
  *  Returns: the node, or NULL: the key lies in a gap (or map is NULL).
  *  Lifetime: until the read section ends.
@@ -976,16 +979,18 @@ IVS_API int ivs_map_alloc_node(struct ivs_map *map, const struct ivs_alloc *requ
 /* -------------------------------------------------------------------------------- API: speed */
 
 /** Makes the entry table anew, for the nodes that there are now: searches then begin near their key instead of at the
- *  head, about three cache lines away from the answer in a map of any size. Worth a call after a map was filled, and
- *  again when its number of nodes or their spacing has changed a few times over; updates keep the table right in between,
- *  and without one the map works as well, at the speed of its towers. Takes 8 to 32 bytes for each node.
+ *  head, most often about four cache lines away from the answer in a map of any size. Worth a call after a map was
+ *  filled, and again when its nodes have become several times as many or have moved to other keys: updates keep entries
+ *  right, but the table does not grow, and one that is stale costs searches up to a third more than none. Takes 16 to 33
+ *  bytes for each node, in one piece.
  *  Context: outside read sections, no range held by the caller; the allocator may sleep; leaves its own read section
  *  now and then; locks single nodes for a moment, like a short update, and skips those that are locked.
  *  Progress: linear in the nodes; all other operations go on meanwhile.
  *  Ordering: none.
  *  Returns: 0 (also where the map is too small for a table: then it has none); -ENOMEM: the old table stays; -EBUSY:
  *  another thread is at it; -EDEADLK: called inside a read section; -EINVAL: not a map.
- *  Lifetime: the table is the map's, from the domain's allocator. */
+ *  Lifetime: the table is the map's, from the domain's allocator. The old one waits for a grace period; release
+ *  callbacks that are due may run. */
 IVS_API int ivs_map_tune(struct ivs_map *map) IVS_MUST_CHECK;
 
 /* -------------------------------------------------------------------------------- API: inspection */
@@ -1364,7 +1369,8 @@ static inline struct ivs_node *ivs_lock_next(const struct ivs_lock *lock, const 
  *       either the scanner sees the reader, or the reader sees all that was unpublished before the scan. Store
  *       buffering, so RMW on both sides.
  *   P8  advance of the epoch -> load of the epoch: a reader of epoch e sees all that was retired before e began.
- *   P9  the end of a tag's read section (P10) -> the scan of that record: no advance by two passes a tag by.
+ *   P9  a tag is not old. A list's is read in a read section, whose end (P10) the scan of that record waits for: no
+ *       advance by two passes it by. Synchronize's is read by an RMW on the word that the advance changes by RMW.
  *   P10 end of a read section -> look of the scanner: the reader's accesses come before the free.
  *   P11 a new record enters the list (CAS) -> the scanner's look at the list (RMW on the same word), and back: as P7.
  *   P12 release of a record's limbo -> the next holder of it.
@@ -1374,10 +1380,9 @@ static inline struct ivs_node *ivs_lock_next(const struct ivs_lock *lock, const 
  *   P17 end of a guard on a range lock's queue -> the next one's begin: the queue, and the handles in it.
  *   P18 a piece is let go, frozen or thawed -> it is taken or looked at: what the holder before did under the lock, and
  *       what the piece was when it was cut.
- *   P19 a waiter is roused -> it looks at its state: what the one who let go did.
- *   P20 a range lock's root changes -> the next look at it: the handle of the one who holds it, the table, what the
+ *   P19 a range lock's root changes -> the next look at it: the handle of the one who holds it, the table, what the
  *       holder before did.
- *   P21 a release has passed -> the lock is destroyed: the table is not touched any more.
+ *   P20 a release has passed -> the lock is destroyed: the table is not touched any more.
  *   P15 (liburcu, host) the flag that a grace period is under way, and the stack of what
  *   waits for the next: either the
  *       callback finds what was pushed, or the pusher finds that it must start. Store
@@ -1408,6 +1413,13 @@ static inline struct ivs_node *ivs_lock_next(const struct ivs_lock *lock, const 
 #else
 #define IVSKIP_RELAX() ((void)0)
 #endif
+#endif
+
+/* A host's IVSKIP_HOST_MALLOC is not called while a range is held. */
+#if defined(IVSKIP_HOST_MALLOC) || IVS_RCU_IS_(HOST)
+#define IVS_MALLOC_WHILE_HELD_ false
+#else
+#define IVS_MALLOC_WHILE_HELD_ true
 #endif
 
 #if IVS_RCU_IS_(HOST)
@@ -1708,13 +1720,13 @@ static void ivs_orphans_push_(struct ivs_domain *domain, const struct ivs_list_ 
  * the epoch at e + 1 or less until it ends, so no RMW on the epoch is needed, whose line all readers share [P9]. It is
  * due when the epoch is e + 3: a reader that could know it had announced e + 1 or less, and held back that advance.
  *
- * Retired things collect in the record's open list; a full list is closed: tagged with the epoch. There are at
- * most three tags with something in them. A record's lists are guarded by a try-lock that is held for a few plain
- * writes only; the owner that misses it (another thread sweeps just now) leaves its nodes on the domain's orphan
- * stack instead of waiting.
+ * Retired things collect in the record's open list; a full list is closed, that is, it gets such a tag. There are at
+ * most three tags with something in them. A record's lists are guarded by a try-lock that is held briefly, and waited
+ * for by ivs_domain_barrier only; the owner that misses it (another thread sweeps just now) leaves its nodes on the
+ * domain's orphan stack instead of waiting.
  */
 enum { IVS_FREE_ = 0, IVS_TAKEN_ = 1, IVS_DEAD_ = 2 }; /* record->state */
-enum { IVS_LAG_ = 4 }; /* epochs without a full list after which others sweep a record */
+enum { IVS_LAG_ = 4 }; /* epochs without a full list after which others sweep a record: one more than lists wait */
 
 struct ivs_record_ {
     uint32_t nest;      /* owner only */
@@ -1726,7 +1738,7 @@ struct ivs_record_ {
     uint64_t index;               /* 1 for the domain's first record; never changes once published */
     unsigned char pad[IVS_LINE_]; /* above: the owner's, and what never changes; below: what an advance looks at */
     ivs_u64_ active;              /* written by the owner at each read section */
-    ivs_u64_ seen;                /* the epoch when the owner last had a full list */
+    ivs_u64_ seen;                /* the tag of the owner's last full list */
     struct ivs_record_ *next;     /* next record of the domain; never changes once published */
     uint32_t state;
     unsigned char pad2[IVS_LINE_];
@@ -1766,8 +1778,9 @@ static void ivs_record_leave_(struct ivs_record_ *record) {
     uint32_t state = IVS_TAKEN_;
     record->nest = 0;
     if (ivs_load_relaxed_32_(&record->releasing) & 1) ivs_store_release_32_(&record->releasing, 0); /* [P16] */
-    ivs_store_release_64_(&record->active, 0);                                                      /* [P10] */
-    if (ivs_cas_acq_rel_32_(&record->state, &state, IVS_FREE_)) return;                             /* [P14] */
+    /* an RMW: the next owner must see who looked at the record before it was left */
+    (void)ivs_exchange_acq_rel_64_(&record->active, 0);                 /* [P7] [P10] */
+    if (ivs_cas_acq_rel_32_(&record->state, &state, IVS_FREE_)) return; /* [P14] */
     IVSKIP_HOST_FREE(record);
 }
 
@@ -1819,8 +1832,7 @@ static bool ivs_record_is_of_(const struct ivs_record_ *record, const struct ivs
            ivs_load_relaxed_32_(&record->state) != IVS_DEAD_;
 }
 
-/* The way of ivs_record_find_ where the domain is not the one of the last call. Frees, by the way, records of domains
- * that are gone. */
+/* ivs_record_find_ where the last call was for another domain. Frees records of domains that are gone. */
 static struct ivs_record_ *ivs_record_search_(struct ivs_domain *domain) {
     struct ivs_thread_ *self = &ivs_thread_;
     struct ivs_record_ *record, **at = &self->mine;
@@ -1899,7 +1911,8 @@ static void ivs_limbo_unlock_(struct ivs_record_ *record) {
     ivs_store_release_32_(&record->guard, 0); /* [P12] */
 }
 
-/* Closes the open list; what was tagged three epochs ago is due. Guard held: tags of a record ascend. Returns the tag. */
+/* Closes the open list; what was tagged three epochs ago is due. Guard held: tags of a record ascend. Returns the
+ * tag. */
 static uint64_t ivs_limbo_close_(struct ivs_domain *domain, struct ivs_record_ *record, struct ivs_list_ *due) {
     uint64_t tag;
     unsigned i;
@@ -1939,18 +1952,18 @@ static void ivs_limbo_adopt_(struct ivs_domain *domain, struct ivs_record_ *reco
         ivs_list_take_(domain, &record->open, ivs_exchange_acq_rel_word_(&domain->orphans_, 0)); /* [P13] */
 }
 
-/* After an advance: may this record be swept by others? Owners that fill lists collect their own, on their own lines. */
+/* After an advance: may others sweep this record? Owners that fill lists collect their own, on their own lines. */
 static bool ivs_record_lags_(struct ivs_record_ *record, uint64_t epoch) {
     return ivs_load_relaxed_32_(&record->state) != IVS_TAKEN_ || ivs_load_relaxed_64_(&record->seen) + IVS_LAG_ < epoch;
 }
 
-/* Collects what is due in all records whose owner saw no full list since epoch `since` (UINT64_MAX: all); `all`: waits
- * for the few that another thread has its hands in. */
-static void ivs_domain_sweep_(struct ivs_domain *domain, struct ivs_list_ *due, uint64_t since, bool all) {
+/* Collects what is due in all records that lag behind `tag` (UINT64_MAX: in all); `all`: waits for the few that another
+ * thread has its hands in. */
+static void ivs_domain_sweep_(struct ivs_domain *domain, struct ivs_list_ *due, uint64_t tag, bool all) {
     struct ivs_record_ *record = (struct ivs_record_ *)ivs_load_acquire_word_(&domain->records_); /* [P11] */
     for (; record; record = record->next) {
         bool mine;
-        if (!ivs_record_lags_(record, since)) continue;
+        if (!ivs_record_lags_(record, tag)) continue;
         mine = ivs_limbo_trylock_(record);
         while (all && !mine) {
             IVSKIP_HOST_YIELD();
@@ -2015,6 +2028,7 @@ static void ivs_retire_(struct ivs_domain *domain, struct ivs_list_ *list) {
     full = record->open.count >= IVSKIP_RETIRE_BATCH && !ivs_due_held_(record);
     if (full) {
         ivs_due_begin_(record);
+        ivs_limbo_adopt_(domain, record);
         tag = ivs_limbo_close_(domain, record, &due);
         stuck = tag == ivs_load_relaxed_64_(&record->seen);
         ivs_store_relaxed_64_(&record->seen, tag);
@@ -2109,6 +2123,18 @@ static bool ivs_domain_busy_(struct ivs_domain *domain) {
     return false;
 }
 
+/* What is left where the caller could not get a record. Nobody else uses the domain. */
+static void ivs_domain_drain_(struct ivs_domain *domain, struct ivs_list_ *due) {
+    struct ivs_record_ *record = (struct ivs_record_ *)ivs_load_acquire_word_(&domain->records_); /* [P11] */
+    for (; record; record = record->next) {
+        (void)ivs_limbo_trylock_(record);
+        ivs_list_move_(due, &record->open);
+        for (int i = 0; i < 3; i++) ivs_list_move_(due, &record->closed[i]);
+        ivs_limbo_unlock_(record);
+    }
+    ivs_list_take_(domain, due, ivs_exchange_acq_rel_word_(&domain->orphans_, 0)); /* [P13] */
+}
+
 int ivs_domain_destroy(struct ivs_domain *domain) {
     struct ivs_record_ *record, *next;
     struct ivs_list_ due = {0, 0, 0, 0};
@@ -2116,7 +2142,7 @@ int ivs_domain_destroy(struct ivs_domain *domain) {
     if (ivs_domain_busy_(domain)) return IVS_EBUSY;
     while (ivs_domain_reclaim(domain) != 0) {
     }
-    ivs_list_take_(domain, &due, ivs_exchange_acq_rel_word_(&domain->orphans_, 0)); /* [P13] */
+    ivs_domain_drain_(domain, &due);
     (void)ivs_list_release_(domain, &due);
     domain->magic_ = 0;
     record = (struct ivs_record_ *)ivs_exchange_acq_rel_word_(&domain->records_, 0); /* [P11] */
@@ -2348,7 +2374,8 @@ int ivs_domain_init(struct ivs_domain *domain, const struct ivs_domain_config *c
     return 0;
 }
 
-/* Height of a new tower: h levels with probability 1/2^h. */
+/* Height of a new tower: every fourth node of a level is in the next one too (measured: lower towers than with every
+ * second cost searches little, and updates gain a quarter). */
 static unsigned ivs_height_(struct ivs_domain *domain) {
     unsigned h = 1 + (unsigned)__builtin_ctzll((ivs_random_(domain) >> 20) | (1ull << 40)) / 2;
     return h < IVSKIP_MAX_HEIGHT ? h : IVSKIP_MAX_HEIGHT;
@@ -2516,30 +2543,43 @@ static int ivs_wait_(struct ivs_map *map, struct ivs_node *node, uint64_t deadli
 /* -------------------------------------------------------------------------------- entry table */
 
 /*
- * Where a search may begin near its key instead of at the head. Keys are cut into chunks of 2^shift, about two nodes to
- * a chunk; a chunk has a slot: 0, or a published node that starts in it (of several, the first). Neighbours share a
- * line of slots, and lines lie in a hash table without deletion: a line belongs to nobody or, for good, to one run of
- * chunks, and a run without a line goes without. As an index level the table obeys I6, and is only ever a hint where
- * to begin: from its node a search walks the level-0 list. ivs_map_tune makes it for the nodes that there are then, and
- * every update keeps it up; without one, searches begin at the head.
+ * Where a search may begin near its key instead of at the head. Keys are cut into chunks, one or two nodes to a chunk
+ * that is in use; how long they are is settled for each region of the key space, of about 128 nodes, for spaces are
+ * crowded in some parts and empty in others. A chunk has a slot: 0, or a published node that starts in it (of several,
+ * the first). Eight neighbours, a run, share a line of seven slots, the last two a slot. Lines lie in a hash table
+ * without deletion: a line belongs to nobody or, for good, to one run, and a run that finds no line goes without. (Two
+ * runs of one name would share a line, which costs steps and no more.) As an index level the table obeys I6, and is
+ * only ever a hint where to begin: from its node a search walks the level-0 list. ivs_map_tune makes it for the nodes
+ * that there are then, and updates set and clear its slots; without one, searches begin at the head.
  */
 enum {
-    IVS_ENTRY_RUN_ = 7,   /* chunks of a line */
-    IVS_ENTRY_TRIES_ = 4, /* lines that are looked at for a run */
-    IVS_ENTRY_STEPS_ = 6, /* level-0 steps from an entry, before a search begins at the head after all */
-    IVS_WALK_ = 1024      /* nodes of a walk in one read section */
+    IVS_ENTRY_SLOTS_ = 7,    /* of a line, which is a line of the cache with the name of its run */
+    IVS_ENTRY_TRIES_ = 4,    /* lines that are looked at for a run */
+    IVS_ENTRY_CHUNKS_ = 3,   /* chunks that are looked at for a key, its own and those before */
+    IVS_ENTRY_STEPS_ = 6,    /* level-0 steps from an entry, before a search begins at the head after all */
+    IVS_ENTRY_REGION_ = 128, /* nodes of a region, about */
+    IVS_WALK_ = 1024         /* nodes of a walk in one read section */
 };
 
 struct ivs_entry_line_ {
-    ivs_u64_ run; /* chunk / IVS_ENTRY_RUN_ + 1; 0: free */
-    uintptr_t slot[IVS_ENTRY_RUN_];
+    ivs_u64_ run; /* a run and its shift (+ 1); 0: free */
+    uintptr_t slot[IVS_ENTRY_SLOTS_];
+};
+
+/* Never changes once the table is published. */
+struct ivs_entry_region_ {
+    uint64_t region; /* + 1; 0: free */
+    uint64_t shift;  /* of its chunks */
 };
 
 struct ivs_entries_ {
     struct ivs_defer defer; /* an old table is freed after a grace period */
     struct ivs_domain *domain;
-    struct ivs_entry_line_ *line; /* in the same piece of memory, at a line of the cache */
-    uint32_t shift, bits;
+    struct ivs_entry_line_ *line;     /* 2^line_bits of them, at a line of the cache, */
+    struct ivs_entry_region_ *region; /* 2^region_bits, less than half in use, in the same piece of memory */
+    uint32_t line_bits, region_bits;
+    uint32_t region_shift; /* a region is 2^region_shift keys */
+    uint32_t shift;        /* of chunks in regions that are not known */
 };
 
 #ifndef IVS_ENTRIES_MIN_ /* tests have small maps */
@@ -2550,15 +2590,30 @@ static struct ivs_entries_ *ivs_entries_of_(struct ivs_map *map) {
     return (struct ivs_entries_ *)ivs_load_acquire_word_(&map->entries_); /* [P4] */
 }
 
-/* The slot of a chunk; NULL: it has none. `make`: then it gets one, if a line is free. */
-static uintptr_t *ivs_entry_slot_(const struct ivs_entries_ *entries, uint64_t chunk, bool make) {
-    uint64_t run = chunk / IVS_ENTRY_RUN_, at = run * 0x9e3779b97f4a7c15u >> (64 - entries->bits);
+static uint64_t ivs_entry_hash_(uint64_t x, uint32_t bits) { return x * 0x9e3779b97f4a7c15u >> (64 - bits); }
+
+/* The place of a key's region in the table: its own, or a free one. */
+static struct ivs_entry_region_ *ivs_entry_region_(const struct ivs_entries_ *entries, uint64_t key) {
+    uint64_t region = (key >> entries->region_shift) + 1, at = ivs_entry_hash_(region, entries->region_bits);
+    struct ivs_entry_region_ *r;
+    do r = &entries->region[at++ & (((uint64_t)1 << entries->region_bits) - 1)];
+    while (r->region && r->region != region);
+    return r;
+}
+
+/* The slot of a key's chunk, which begins at *low; NULL: it has none. `make`: then it gets one, if a line is free. */
+static uintptr_t *ivs_entry_slot_(const struct ivs_entries_ *entries, uint64_t key, bool make, uint64_t *low) {
+    const struct ivs_entry_region_ *region = ivs_entry_region_(entries, key);
+    uint64_t shift = region->region ? region->shift : entries->shift, chunk = key >> shift;
+    uint64_t name = (chunk >> 3) * 64 + shift + 1, at = ivs_entry_hash_(name, entries->line_bits);
+    unsigned slot = (chunk & 7) < IVS_ENTRY_SLOTS_ ? (unsigned)(chunk & 7) : IVS_ENTRY_SLOTS_ - 1;
+    *low = chunk << shift;
     for (unsigned i = 0; i < IVS_ENTRY_TRIES_; i++, at++) {
-        struct ivs_entry_line_ *line = &entries->line[at & (((uint64_t)1 << entries->bits) - 1)];
+        struct ivs_entry_line_ *line = &entries->line[at & (((uint64_t)1 << entries->line_bits) - 1)];
         ivs_u64_ owner = ivs_load_relaxed_64_(&line->run);
         if (owner == 0 && !make) return NULL;
-        if (owner == 0 && ivs_cas_relaxed_64_(&line->run, &owner, run + 1)) owner = run + 1;
-        if (owner == run + 1) return &line->slot[chunk - run * IVS_ENTRY_RUN_];
+        if (owner == 0 && ivs_cas_relaxed_64_(&line->run, &owner, name)) owner = name;
+        if (owner == name) return &line->slot[slot];
     }
     return NULL;
 }
@@ -2567,11 +2622,15 @@ static uintptr_t *ivs_entry_slot_(const struct ivs_entries_ *entries, uint64_t c
  * section. */
 static inline struct ivs_node *ivs_entry_(struct ivs_map *map, uint64_t key, bool whole) {
     struct ivs_entries_ *entries = ivs_entries_of_(map);
+    uint64_t at = key, low;
     if (!entries) return NULL;
-    for (uint64_t chunk = key >> entries->shift, i = 0; i < 3 && i <= chunk; i++) {
-        uintptr_t *slot = ivs_entry_slot_(entries, chunk - i, false);
-        struct ivs_node *node = slot ? (struct ivs_node *)ivs_load_acquire_word_(slot) : NULL; /* [P4] */
+    for (int i = 0; i < IVS_ENTRY_CHUNKS_; i++, at = low - 1) {
+        uintptr_t *slot = ivs_entry_slot_(entries, at, false, &low);
+        struct ivs_node *node;
+        if (!slot && i) return NULL; /* two runs without a line: nothing is known here */
+        node = slot ? (struct ivs_node *)ivs_load_acquire_word_(slot) : NULL; /* [P4] */
         if (node && (whole ? node->last : node->start) <= key) return node;
+        if (low == 0) return NULL;
     }
     return NULL;
 }
@@ -2586,8 +2645,9 @@ static bool ivs_entry_wants_(uintptr_t *slot, const struct ivs_node *node, uintp
 static bool ivs_entry_due_(struct ivs_map *map, const struct ivs_node *node) {
     struct ivs_entries_ *entries = ivs_entries_of_(map);
     uintptr_t *slot, word;
+    uint64_t low;
     if (!entries) return false;
-    slot = ivs_entry_slot_(entries, node->start >> entries->shift, true);
+    slot = ivs_entry_slot_(entries, node->start, true, &low);
     return slot && ivs_entry_wants_(slot, node, &word);
 }
 
@@ -2595,8 +2655,9 @@ static bool ivs_entry_due_(struct ivs_map *map, const struct ivs_node *node) {
 static void ivs_entry_set_(struct ivs_map *map, struct ivs_node *node) {
     struct ivs_entries_ *entries = ivs_entries_of_(map);
     uintptr_t *slot, word;
+    uint64_t low;
     if (!entries) return;
-    slot = ivs_entry_slot_(entries, node->start >> entries->shift, true);
+    slot = ivs_entry_slot_(entries, node->start, true, &low);
     while (slot && ivs_entry_wants_(slot, node, &word))
         if (ivs_cas_acq_rel_word_(slot, &word, (uintptr_t)node)) return; /* [P4] */
 }
@@ -2608,8 +2669,9 @@ static void ivs_entry_set_(struct ivs_map *map, struct ivs_node *node) {
 static void ivs_entry_clear_(struct ivs_map *map, struct ivs_node *node) {
     struct ivs_entries_ *entries = ivs_entries_of_(map);
     uintptr_t *slot, word = (uintptr_t)node;
+    uint64_t low;
     if (!entries) return;
-    slot = ivs_entry_slot_(entries, node->start >> entries->shift, false);
+    slot = ivs_entry_slot_(entries, node->start, false, &low);
     if (slot && ivs_load_relaxed_word_(slot) == word) (void)ivs_cas_relaxed_word_(slot, &word, 0);
 }
 
@@ -2625,47 +2687,35 @@ static struct ivs_node *ivs_step_(struct ivs_node *node, unsigned level, uint64_
     return next;
 }
 
-/* The last node that starts at or before key, and its link; the head if there is none. */
-static struct ivs_node *ivs_search_(struct ivs_map *map, uint64_t key, uintptr_t *word) {
-    struct ivs_node *node = ivs_entry_(map, key, false), *next;
-    if (node) {
-        for (int i = 0; i < IVS_ENTRY_STEPS_; i++, node = next) {
-            *word = ivs_load_acquire_word_(&node->next_); /* [P1] */
-            next = ivs_ptr_(*word);
-            if (!next || next->start > key) return node;
-        }
+/* The last node that starts (`whole`: and ends) at or before key, and its link; the head if there is none. From an
+ * entry near the key if there is one and a few steps suffice, else from the head. */
+static inline struct ivs_node *ivs_seek_(struct ivs_map *map, uint64_t key, bool whole, uintptr_t *word) {
+    struct ivs_node *node = ivs_entry_(map, key, whole), *next;
+    for (int i = 0; node && i < IVS_ENTRY_STEPS_; i++, node = next) {
+        *word = ivs_load_acquire_word_(&node->next_); /* [P1] */
+        next = ivs_ptr_(*word);
+        if (!next || (whole ? next->last : next->start) > key) return node;
     }
     node = &map->head_;
     for (unsigned level = ivs_load_relaxed_32_(&map->height_) - 1; level >= 1; level--)
-        while ((next = ivs_step_(node, level, key)) != NULL) node = next;
+        while ((next = ivs_step_(node, level, key)) != NULL && (!whole || next->last <= key)) node = next;
     for (;;) {
         *word = ivs_load_acquire_word_(&node->next_); /* [P1] */
         next = ivs_ptr_(*word);
-        if (!next || next->start > key) return node;
+        if (!next || (whole ? next->last : next->start) > key) return node;
         node = next;
     }
 }
 
-/* The last node that ends at or before key (its last key is smaller), and its link: the predecessor of a
- * range that starts at key. */
+static struct ivs_node *ivs_search_(struct ivs_map *map, uint64_t key, uintptr_t *word) {
+    return ivs_seek_(map, key, false, word);
+}
+
+/* The predecessor of a range that starts at key: the last node that ends before it. */
 static struct ivs_node *ivs_search_before_(struct ivs_map *map, uint64_t key, uintptr_t *word) {
-    struct ivs_node *node = key ? ivs_entry_(map, key - 1, true) : NULL, *next;
-    if (node) {
-        for (int i = 0; i < IVS_ENTRY_STEPS_; i++, node = next) {
-            *word = ivs_load_acquire_word_(&node->next_); /* [P1] */
-            next = ivs_ptr_(*word);
-            if (!next || next->last >= key) return node;
-        }
-    }
-    node = &map->head_;
-    for (unsigned level = ivs_load_relaxed_32_(&map->height_) - 1; level >= 1; level--)
-        while ((next = ivs_step_(node, level, key)) != NULL && next->last < key) node = next;
-    for (;;) {
-        *word = ivs_load_acquire_word_(&node->next_); /* [P1] */
-        next = ivs_ptr_(*word);
-        if (!next || next->last >= key) return node;
-        node = next;
-    }
+    if (key) return ivs_seek_(map, key - 1, true, word);
+    *word = ivs_load_acquire_word_(&map->head_.next_); /* [P1] */
+    return &map->head_;
 }
 
 struct ivs_node *ivs_map_query_rcu(struct ivs_map *map, uint64_t key) {
@@ -2718,7 +2768,7 @@ int ivs_map_lookup_next(struct ivs_map *map, uint64_t key, struct ivs_entry *ent
 /* -------------------------------------------------------------------------------- the index: find, link, unlink */
 
 /* Where a search for `start` enters each level: the node at which it came down, which starts before `start`. It serves
- * all nodes of an update, which start there or after it. */
+ * all nodes of an update, which start there or after it. enter[0] is NULL until it is looked for. */
 struct ivs_path_ {
     uint64_t start;
     struct ivs_node *enter[IVSKIP_MAX_HEIGHT];
@@ -2805,7 +2855,8 @@ static void ivs_index_raise_(struct ivs_map *map, unsigned height) {
     }
 }
 
-/* Links a locked node's tower, bottom-up [I4, I5]; after too many lost races the tower stays lower than drawn. */
+/* Links a locked node's tower, bottom-up [I4, I5], and takes the path along; after too many lost races the tower
+ * stays lower than drawn. */
 static void ivs_tower_link_(struct ivs_map *map, struct ivs_node *node, struct ivs_path_ *path) {
     ivs_index_raise_(map, node->height_);
     for (unsigned level = 1; level < node->height_; level++) {
@@ -2817,6 +2868,7 @@ static void ivs_tower_link_(struct ivs_map *map, struct ivs_node *node, struct i
             ivs_link_set_key_(own, (struct ivs_node *)word);
             if (ivs_cas_acq_rel_word_(&ivs_up_(before, level)->next, &word, (uintptr_t)node)) { /* [P3] */
                 ivs_link_set_key_(ivs_up_(before, level), node);
+                path->enter[level] = node; /* the nodes that follow come after it */
                 break;
             }
             if (++lost == IVSKIP_LINK_TRIES) {
@@ -2825,6 +2877,7 @@ static void ivs_tower_link_(struct ivs_map *map, struct ivs_node *node, struct i
             }
         }
     }
+    path->start = node->start;
 }
 
 /* Makes a locked node, which is published, known to searches. */
@@ -3048,6 +3101,8 @@ static void ivs_parts_free_(struct ivs_domain *domain, struct ivs_parts_ *parts)
 
 /* Prepares what is needed and not there. */
 static bool ivs_parts_new_(struct ivs_domain *domain, struct ivs_parts_ *parts, bool left, bool right, unsigned flags) {
+    bool may = flags == IVS_SLEEP || IVS_MALLOC_WHILE_HELD_ || (domain->ops_ && domain->ops_->alloc);
+    if (!may) return (!left || parts->left) && (!right || parts->right);
     if (left && !parts->left) parts->left = ivs_node_new(domain, 0, 1, NULL, flags);
     if (right && !parts->right) parts->right = ivs_node_new(domain, 0, 1, NULL, flags);
     return (!left || parts->left) && (!right || parts->right);
@@ -3200,6 +3255,7 @@ enum ivs_found_ { IVS_GAP_FREE_, IVS_GAP_HELD_, IVS_GAP_DEAD_, IVS_GAP_NONE_ };
 static bool ivs_gap_fits_(struct ivs_map *map, const struct ivs_node *node, const struct ivs_node *next,
                           const struct ivs_want_ *want, uint64_t *start) {
     uint64_t from = want->lo, last = want->last, mask = want->align - 1;
+    if (next && node != &map->head_ && next->start - node->last <= want->size) return false; /* too small: most often */
     if (node != &map->head_ && node->last >= from) {
         if (node->last == UINT64_MAX) return false;
         from = node->last + 1;
@@ -3220,8 +3276,10 @@ static void ivs_scan_meet_(struct ivs_scan_ *scan, const struct ivs_node *node) 
     scan->sign[1] = (scan->sign[1] ^ (uintptr_t)node) * 0x9e3779b97f4a7c15u + (scan->sign[1] >> 29);
 }
 
-/* Walks the window once: the first free gap that fits, else the first held one. In a read section. */
-static enum ivs_found_ ivs_scan_window_(struct ivs_map *map, const struct ivs_want_ *want, struct ivs_scan_ *scan) {
+/* Walks the window once: the first free gap that fits, else the first held one. `sign`: notes which nodes it met. In a
+ * read section. */
+static inline enum ivs_found_ ivs_scan_window_(struct ivs_map *map, const struct ivs_want_ *want,
+                                               struct ivs_scan_ *scan, bool sign) {
     enum ivs_found_ found = IVS_GAP_NONE_;
     uintptr_t word;
     struct ivs_node *node = ivs_search_before_(map, want->lo, &word);
@@ -3229,7 +3287,7 @@ static enum ivs_found_ ivs_scan_window_(struct ivs_map *map, const struct ivs_wa
     for (;;) {
         struct ivs_node *next = ivs_ptr_(word);
         uint64_t start;
-        ivs_scan_meet_(scan, node);
+        if (sign) ivs_scan_meet_(scan, node);
         if (ivs_gap_fits_(map, node, next, want, &start) && (found == IVS_GAP_NONE_ || !(word & IVS_FLAGS_))) {
             scan->node = node;
             scan->word = word;
@@ -3294,7 +3352,7 @@ static int ivs_place_(struct ivs_map *map, const struct ivs_want_ *want, uint64_
     int scans = 0;
     if (!whole) near.lo = hint;
     for (;;) {
-        enum ivs_found_ found = ivs_scan_window_(map, whole ? want : &near, &now);
+        enum ivs_found_ found = ivs_scan_window_(map, whole ? want : &near, &now, whole);
         if (found == IVS_GAP_FREE_) {
             fresh->start = now.start;
             fresh->last = now.start + (want->size - 1);
@@ -3364,26 +3422,13 @@ int ivs_map_alloc(struct ivs_map *map, const struct ivs_alloc *request, void *va
 
 /* -------------------------------------------------------------------------------- tune */
 
-static size_t ivs_entries_bytes_(uint32_t bits) {
-    return sizeof(struct ivs_entries_) + IVS_LINE_ + ((size_t)1 << bits) * sizeof(struct ivs_entry_line_);
-}
-
-/* An empty table. May sleep. */
-static struct ivs_entries_ *ivs_entries_new_(struct ivs_domain *domain, uint32_t shift, uint32_t bits) {
-    struct ivs_entries_ *entries = (struct ivs_entries_ *)ivs_memory_(domain, ivs_entries_bytes_(bits), IVS_SLEEP);
-    if (!entries) return NULL;
-    __builtin_memset(entries, 0, ivs_entries_bytes_(bits));
-    entries->domain = domain;
-    entries->line =
-        (struct ivs_entry_line_ *)(((uintptr_t)(entries + 1) + IVS_LINE_ - 1) & ~(uintptr_t)(IVS_LINE_ - 1));
-    entries->shift = shift;
-    entries->bits = bits;
-    return entries;
+static size_t ivs_entries_bytes_(const struct ivs_entries_ *entries) {
+    return sizeof(*entries) + IVS_LINE_ + ((size_t)1 << entries->line_bits) * sizeof(struct ivs_entry_line_) +
+           ((size_t)1 << entries->region_bits) * sizeof(struct ivs_entry_region_);
 }
 
 static void ivs_entries_free_(struct ivs_domain *domain, struct ivs_entries_ *entries) {
-    if (domain->ops_ && domain->ops_->free)
-        domain->ops_->free(domain->ctx_, entries, ivs_entries_bytes_(entries->bits));
+    if (domain->ops_ && domain->ops_->free) domain->ops_->free(domain->ctx_, entries, ivs_entries_bytes_(entries));
     else IVSKIP_HOST_FREE(entries);
 }
 
@@ -3392,7 +3437,7 @@ static void ivs_entries_due_(struct ivs_defer *self) {
     ivs_entries_free_(entries->domain, entries);
 }
 
-/* The node at `*key` or after it, for a walk of any length: the read section is left for a moment now and then. */
+/* The node after `node`, the n-th of a walk of any length: now and then the read section is left for a moment. */
 static struct ivs_node *ivs_walk_(struct ivs_map *map, struct ivs_node *node, size_t n) {
     uint64_t last = node->last;
     if (last == UINT64_MAX) return NULL;
@@ -3404,31 +3449,90 @@ static struct ivs_node *ivs_walk_(struct ivs_map *map, struct ivs_node *node, si
     return ivs_map_next_rcu(map, node);
 }
 
-/* Shift and number of lines for the present nodes: the longest chunks of which there are at least half as many as nodes.
- * False: too few nodes for a table. */
-static bool ivs_entries_measure_(struct ivs_map *map, uint32_t *shift, uint32_t *bits) {
-    size_t n = 0, chunks = 0, lines, parted[64]; /* neighbours in two chunks of 2^i keys, but in one of 2^(i + 1) */
-    struct ivs_node *node;
-    uint64_t before = 0;
-    __builtin_memset(parted, 0, sizeof(parted));
-    ivs_domain_read_enter(map->domain_);
-    for (node = ivs_map_query_next_rcu(map, 0); node; node = ivs_walk_(map, node, n)) {
-        if (n++ && node->start != before) parted[63 - __builtin_clzll(node->start ^ before)]++;
-        before = node->start;
-    }
-    ivs_domain_read_exit(map->domain_);
-    if (n < IVS_ENTRIES_MIN_) return false;
-    *shift = 64;
-    do chunks += parted[--*shift];
-    while (*shift && chunks < n / 2);
-    lines = chunks; /* runs are of 7 chunks: between the runs of 4 and those of 8, where keys are dense */
-    for (uint32_t i = *shift; i < *shift + 3 && i < 64; i++) lines -= i < *shift + 2 ? parted[i] : parted[i] / 2;
-    for (*bits = 1; *bits < 40 && ((size_t)1 << *bits) < lines + lines / 2 && ((size_t)1 << *bits) < n / 4; ++*bits) {
-    }
-    return true;
+/* Nodes in the order of their keys, and how close they start. */
+struct ivs_census_ {
+    size_t n, parted[64]; /* neighbours that are in two chunks if a chunk is 2^i keys, but in one if it is 2^(i + 1) */
+    uint64_t before;
+};
+
+static void ivs_census_add_(struct ivs_census_ *census, uint64_t start) {
+    if (census->n++ && start != census->before) census->parted[63 - __builtin_clzll(start ^ census->before)]++;
+    census->before = start;
 }
 
-/* Sets the slots of the nodes that were there before the table. A node that somebody holds is left to its holder. */
+/* The longest chunks, of at most 2^most keys, of which at least n are in use, if there are as many. */
+static uint32_t ivs_census_shift_(const struct ivs_census_ *census, uint32_t most, size_t n) {
+    uint32_t shift = 64;
+    size_t chunks = 1;
+    while (shift > 0 && (shift > most || chunks < n)) chunks += census->parted[--shift];
+    return shift;
+}
+
+static uint32_t ivs_bits_(size_t n) {
+    uint32_t bits = 1;
+    while (bits < sizeof(size_t) * 8 - 8 && ((size_t)1 << bits) < n) bits++;
+    return bits;
+}
+
+/* Settles the chunks of a region, which was counted from end to end. */
+static void ivs_entries_region_(struct ivs_entries_ *entries, const struct ivs_census_ *census, size_t *room) {
+    struct ivs_entry_region_ *region = ivs_entry_region_(entries, census->before);
+    if (!*room || region->region) return;
+    --*room;
+    region->region = (census->before >> entries->region_shift) + 1;
+    region->shift = ivs_census_shift_(census, entries->region_shift, census->n / 2 + 1);
+}
+/* Settles the chunks of all regions. Before the table is published. */
+static void ivs_entries_survey_(struct ivs_map *map, struct ivs_entries_ *entries) {
+    size_t n = 0, room = ((size_t)1 << entries->region_bits) / 2;
+    struct ivs_census_ census;
+    struct ivs_node *node;
+    __builtin_memset(&census, 0, sizeof(census));
+    ivs_domain_read_enter(map->domain_);
+    for (node = ivs_map_query_next_rcu(map, 0); node; node = ivs_walk_(map, node, ++n)) {
+        if (census.n && (node->start ^ census.before) >> entries->region_shift) {
+            ivs_entries_region_(entries, &census, &room);
+            __builtin_memset(&census, 0, sizeof(census));
+        }
+        ivs_census_add_(&census, node->start);
+    }
+    if (census.n) ivs_entries_region_(entries, &census, &room);
+    ivs_domain_read_exit(map->domain_);
+}
+
+/* A table without entries, for the nodes that there are now; *too_few: there are too few for a table. May sleep. */
+static struct ivs_entries_ *ivs_entries_new_(struct ivs_map *map, bool *too_few) {
+    struct ivs_census_ census;
+    struct ivs_entries_ shape, *entries;
+    struct ivs_node *node;
+    size_t regions = 1;
+    __builtin_memset(&census, 0, sizeof(census));
+    __builtin_memset(&shape, 0, sizeof(shape));
+    ivs_domain_read_enter(map->domain_);
+    for (node = ivs_map_query_next_rcu(map, 0); node; node = ivs_walk_(map, node, census.n))
+        ivs_census_add_(&census, node->start);
+    ivs_domain_read_exit(map->domain_);
+    *too_few = census.n < IVS_ENTRIES_MIN_;
+    if (*too_few) return NULL;
+    shape.domain = map->domain_;
+    shape.region_shift = ivs_census_shift_(&census, 63, census.n / IVS_ENTRY_REGION_);
+    shape.shift = ivs_census_shift_(&census, shape.region_shift, census.n / 2 + 1);
+    for (uint32_t i = shape.region_shift; i < 64; i++) regions += census.parted[i];
+    shape.region_bits = ivs_bits_(2 * regions);
+    shape.line_bits = ivs_bits_(census.n / 4);
+    entries = (struct ivs_entries_ *)ivs_memory_(map->domain_, ivs_entries_bytes_(&shape), IVS_SLEEP);
+    if (!entries) return NULL;
+    __builtin_memset(entries, 0, ivs_entries_bytes_(&shape));
+    *entries = shape;
+    entries->line =
+        (struct ivs_entry_line_ *)(((uintptr_t)(entries + 1) + IVS_LINE_ - 1) & ~(uintptr_t)(IVS_LINE_ - 1));
+    entries->region = (struct ivs_entry_region_ *)(void *)(entries->line + ((size_t)1 << shape.line_bits));
+    ivs_entries_survey_(map, entries);
+    return entries;
+}
+
+/* Sets the slots of the nodes that were there before the table. A node that somebody holds goes without until it is
+ * replaced. */
 static void ivs_entries_fill_(struct ivs_map *map) {
     struct ivs_node *node;
     size_t n = 0;
@@ -3444,21 +3548,20 @@ static void ivs_entries_fill_(struct ivs_map *map) {
 }
 
 int ivs_map_tune(struct ivs_map *map) {
-    struct ivs_entries_ *entries = NULL, *old;
-    uint32_t shift = 0, bits = 0;
+    struct ivs_entries_ *entries, *old;
+    bool too_few;
     if (!map || map->magic_ != IVS_MAP_MAGIC_) return IVS_EINVAL;
     if (ivs_in_section_(map->domain_)) return IVS_EDEADLK;
     if (ivs_exchange_relaxed_32_(&map->tuning_, 1)) return IVS_EBUSY;
-    if (ivs_entries_measure_(map, &shift, &bits)) {
-        entries = ivs_entries_new_(map->domain_, shift, bits);
-        if (!entries) {
-            ivs_store_relaxed_32_(&map->tuning_, 0);
-            return IVS_ENOMEM;
-        }
+    entries = ivs_entries_new_(map, &too_few);
+    if (!entries && !too_few) {
+        ivs_store_relaxed_32_(&map->tuning_, 0);
+        return IVS_ENOMEM;
     }
     old = (struct ivs_entries_ *)ivs_exchange_acq_rel_word_(&map->entries_, (uintptr_t)entries); /* [P4] */
     if (entries) ivs_entries_fill_(map);
     if (old) (void)ivs_domain_defer(map->domain_, &old->defer, ivs_entries_due_);
+    if (old) (void)ivs_domain_reclaim(map->domain_); /* it is large */
     ivs_store_relaxed_32_(&map->tuning_, 0);
     return 0;
 }
@@ -3595,11 +3698,12 @@ static int ivs_validate_level_(struct ivs_map *map, unsigned level, struct ivs_r
 /* Every slot leads to a node of its chunk that is in the list. */
 static int ivs_validate_entries_(struct ivs_map *map, struct ivs_report *report) {
     struct ivs_entries_ *entries = ivs_entries_of_(map);
-    for (size_t i = 0; entries && i < (size_t)IVS_ENTRY_RUN_ << entries->bits; i++) {
-        uintptr_t *slot = &entries->line[i / IVS_ENTRY_RUN_].slot[i % IVS_ENTRY_RUN_], word;
+    uint64_t low;
+    for (size_t i = 0; entries && i < (size_t)IVS_ENTRY_SLOTS_ << entries->line_bits; i++) {
+        uintptr_t *slot = &entries->line[i / IVS_ENTRY_SLOTS_].slot[i % IVS_ENTRY_SLOTS_], word;
         struct ivs_node *node = (struct ivs_node *)ivs_load_acquire_word_(slot); /* [P4] */
         if (!node) continue;
-        if (ivs_entry_slot_(entries, node->start >> entries->shift, false) != slot)
+        if (ivs_entry_slot_(entries, node->start, false, &low) != slot)
             return ivs_broken_(report, "I6: a node is in a slot of another chunk", node, 0);
         (void)ivs_search_before_(map, node->start, &word);
         if (ivs_ptr_(word) != node) return ivs_broken_(report, "I6: a slot leads to a node that has left", node, 0);
@@ -3622,12 +3726,12 @@ int ivs_map_validate(struct ivs_map *map, struct ivs_report *report) {
 
 static void ivs_entries_count_(const struct ivs_entries_ *entries, struct ivs_map_stats *stats) {
     if (!entries) return;
-    stats->entry_bytes = ivs_entries_bytes_(entries->bits);
-    for (size_t i = 0; i < (size_t)1 << entries->bits; i++) {
+    stats->table_bytes = ivs_entries_bytes_(entries);
+    for (size_t i = 0; i < (size_t)1 << entries->line_bits; i++) {
         if (!ivs_load_relaxed_64_(&entries->line[i].run)) continue;
-        stats->entries += IVS_ENTRY_RUN_;
-        for (int k = 0; k < IVS_ENTRY_RUN_; k++)
-            stats->entries_used += ivs_load_relaxed_word_(&entries->line[i].slot[k]) != 0;
+        stats->table_slots += IVS_ENTRY_SLOTS_;
+        for (int k = 0; k < IVS_ENTRY_SLOTS_; k++)
+            stats->table_used += ivs_load_relaxed_word_(&entries->line[i].slot[k]) != 0;
     }
 }
 
@@ -3957,7 +4061,7 @@ static void ivs_range_sleeps_(struct ivs_range *range, const struct ivs_blocker_
 static void ivs_range_rouse_(struct ivs_ranges_ *table, struct ivs_range *range, struct ivs_range **async) {
     range->woken_ = 1;
     table->wakes++;
-    ivs_store_release_32_(&range->state_, IVS_RANGE_AWAKE_); /* [P19] */
+    ivs_store_relaxed_32_(&range->state_, IVS_RANGE_AWAKE_); /* its next try acquires [P18] */
     if (range->done_) {
         range->chain_ = *async;
         *async = range;
@@ -4227,7 +4331,8 @@ static int ivs_range_look_(struct ivs_ranges_ *table, struct ivs_range *range, s
     before = ivs_search_before_(&table->map, range->start_, &word);
     node = ivs_ptr_(word);
     if (!node || node->start > range->last_) {
-        if (!*fresh) *fresh = ivs_piece_new_(table, range, IVS_NOSLEEP);
+        if (!*fresh && (IVS_MALLOC_WHILE_HELD_ || (table->domain->ops_ && table->domain->ops_->alloc)))
+            *fresh = ivs_piece_new_(table, range, IVS_NOSLEEP);
         if (*fresh && !(word & IVS_FLAGS_) && ivs_insert_at_(&table->map, before, &word, *fresh)) { /* exactly [I1] */
             range->node_ = *fresh;
             *fresh = NULL;
@@ -4436,7 +4541,7 @@ static void ivs_waker_pass_(struct ivs_ranges_ *table, uint64_t start, uint64_t 
     ivs_guard_(table);
     ivs_range_pass_(table, start, last, held_shared, &async);
     ivs_unguard_(table);
-    (void)ivs_add_release_32_(&table->wakers, (uint32_t)-1); /* [P21] */
+    (void)ivs_add_release_32_(&table->wakers, (uint32_t)-1); /* [P20] */
     ivs_ranges_run_(table, async); /* requests that wait: the lock cannot be destroyed before they are answered */
 }
 
@@ -4588,7 +4693,7 @@ static void ivs_ranges_free_(struct ivs_range_lock *lock, struct ivs_ranges_ *ta
 /* The root is not `word` any more, or somebody changes what it leads to, for a few steps. */
 static uintptr_t ivs_root_await_(struct ivs_range_lock *lock, uintptr_t word) {
     uintptr_t now;
-    for (int i = 0; (now = ivs_load_acquire_word_(&lock->root_)) == word; i++) { /* [P20] */
+    for (int i = 0; (now = ivs_load_acquire_word_(&lock->root_)) == word; i++) { /* [P19] */
         if (i < IVSKIP_SPIN) IVSKIP_RELAX();
         else IVSKIP_HOST_YIELD();
     }
@@ -4605,10 +4710,10 @@ static int ivs_ranges_begin_(struct ivs_range_lock *lock, uintptr_t word) {
         if (word & IVS_ROOT_CHANGE_) {
             word = ivs_root_await_(lock, word);
         } else if (!word) {
-            if (!ivs_cas_acq_rel_word_(&lock->root_, &word, (uintptr_t)table | IVS_ROOT_TABLE_)) continue; /* [P20] */
+            if (!ivs_cas_acq_rel_word_(&lock->root_, &word, (uintptr_t)table | IVS_ROOT_TABLE_)) continue; /* [P19] */
             (void)ivs_node_discard(table->domain, node);
             return 0;
-        } else if (ivs_cas_acq_rel_word_(&lock->root_, &word, word | IVS_ROOT_CHANGE_)) { /* [P20] */
+        } else if (ivs_cas_acq_rel_word_(&lock->root_, &word, word | IVS_ROOT_CHANGE_)) { /* [P19] */
             node->start = range->start_;
             node->last = range->last_;
             ivs_store_relaxed_64_(&ivs_piece_of_(node)->state, ivs_piece_held_(range));
@@ -4616,7 +4721,7 @@ static int ivs_ranges_begin_(struct ivs_range_lock *lock, uintptr_t word) {
             (void)!ivs_map_insert_node(&table->map, node);
             range->node_ = node;
             ivs_range_track_(table, range, true);
-            ivs_store_release_word_(&lock->root_, (uintptr_t)table | IVS_ROOT_TABLE_); /* [P20] */
+            ivs_store_release_word_(&lock->root_, (uintptr_t)table | IVS_ROOT_TABLE_); /* [P19] */
             return 0;
         }
     }
@@ -4627,15 +4732,15 @@ static int ivs_ranges_begin_(struct ivs_range_lock *lock, uintptr_t word) {
 
 /* IVS_AGAIN_: the lock was idle, and is held by this range alone; 0: *table is there. */
 static int ivs_root_enter_(struct ivs_range_lock *lock, struct ivs_range *range, struct ivs_ranges_ **table) {
-    uintptr_t word = ivs_load_acquire_word_(&lock->root_); /* [P20] */
+    uintptr_t word = ivs_load_acquire_word_(&lock->root_); /* [P19] */
     while (!(word & IVS_ROOT_TABLE_)) {
         if (word == 0) {
-            if (ivs_cas_acq_rel_word_(&lock->root_, &word, (uintptr_t)range | IVS_ROOT_HANDLE_)) /* [P20] */
+            if (ivs_cas_acq_rel_word_(&lock->root_, &word, (uintptr_t)range | IVS_ROOT_HANDLE_)) /* [P19] */
                 return IVS_AGAIN_;
         } else {
             int r = ivs_ranges_begin_(lock, word);
             if (r) return r;
-            word = ivs_load_acquire_word_(&lock->root_); /* [P20] */
+            word = ivs_load_acquire_word_(&lock->root_); /* [P19] */
         }
     }
     *table = ivs_table_of_(word);
@@ -4644,12 +4749,12 @@ static int ivs_root_enter_(struct ivs_range_lock *lock, struct ivs_range *range,
 
 /* The root for a holder: NULL, and `word` is its own, with CHANGE if `change`; or the table. */
 static struct ivs_ranges_ *ivs_root_of_holder_(struct ivs_range_lock *lock, struct ivs_range *range, uintptr_t next) {
-    uintptr_t word = ivs_load_acquire_word_(&lock->root_); /* [P20] a CAS at once would fetch the line for writing */
+    uintptr_t word = ivs_load_acquire_word_(&lock->root_); /* [P19] a CAS at once would fetch the line for writing */
     (void)range;
     while (!(word & IVS_ROOT_TABLE_)) {
         IVS_ASSERT_((word & ~(uintptr_t)IVS_FLAGS_) == (uintptr_t)range);
         if (word & IVS_ROOT_CHANGE_) word = ivs_root_await_(lock, word);
-        else if (ivs_cas_acq_rel_word_(&lock->root_, &word, next)) return NULL; /* [P20] */
+        else if (ivs_cas_acq_rel_word_(&lock->root_, &word, next)) return NULL; /* [P19] */
     }
     return ivs_table_of_(word);
 }
@@ -4687,17 +4792,17 @@ static int ivs_range_first_try_(struct ivs_ranges_ *table, struct ivs_range *ran
 
 /* Until it may try; -ETIMEDOUT. */
 static int ivs_range_sleep_(struct ivs_range *range, uint64_t deadline) {
-    uint32_t state = ivs_load_acquire_32_(&range->state_); /* [P19] */
+    uint32_t state = ivs_load_relaxed_32_(&range->state_);
     for (int i = 0; i < IVSKIP_SPIN && state != IVS_RANGE_AWAKE_; i++) {
         IVSKIP_RELAX();
-        state = ivs_load_acquire_32_(&range->state_); /* [P19] */
+        state = ivs_load_relaxed_32_(&range->state_);
     }
     while (state != IVS_RANGE_AWAKE_) {
         if (deadline != IVS_FOREVER_ && IVSKIP_HOST_NOW() >= deadline) return IVS_ETIMEDOUT;
         IVS_RCU_OFFLINE_();
         IVSKIP_HOST_PARK(&range->state_, state, deadline);
         IVS_RCU_ONLINE_();
-        state = ivs_load_acquire_32_(&range->state_); /* [P19] */
+        state = ivs_load_relaxed_32_(&range->state_);
     }
     return 0;
 }
@@ -4771,7 +4876,7 @@ int ivs_range_lock_async(struct ivs_range_lock *lock, struct ivs_range *range, u
     if (r == 0 && !done) r = IVS_EINVAL;
     if (r == 0) r = ivs_range_take_(lock, range, 0);
     if (r != IVS_EBUSY) return r;
-    table = ivs_table_of_(ivs_load_acquire_word_(&lock->root_)); /* [P20] */
+    table = ivs_table_of_(ivs_load_acquire_word_(&lock->root_)); /* [P19] */
     by.start = range->start_;
     by.last = range->last_;
     by.exclusive = true;
@@ -4802,7 +4907,7 @@ int ivs_range_cancel(struct ivs_range_lock *lock, struct ivs_range *range) {
     uintptr_t word;
     int r = IVS_EBUSY;
     if (!lock || !range) return IVS_EINVAL;
-    word = ivs_load_acquire_word_(&lock->root_); /* [P20] */
+    word = ivs_load_acquire_word_(&lock->root_); /* [P19] */
     if (!(word & IVS_ROOT_TABLE_)) return IVS_EBUSY;
     table = ivs_table_of_(word);
     ivs_guard_(table);
@@ -4846,7 +4951,7 @@ static struct ivs_ranges_ *ivs_root_set_mode_(struct ivs_range_lock *lock, struc
     struct ivs_ranges_ *table = ivs_root_of_holder_(lock, range, own | IVS_ROOT_CHANGE_);
     if (table) return table;
     range->mode = mode;
-    ivs_store_release_word_(&lock->root_, own); /* [P20] */
+    ivs_store_release_word_(&lock->root_, own); /* [P19] */
     return NULL;
 }
 
@@ -5002,7 +5107,7 @@ int ivs_range_lock_init(struct ivs_range_lock *lock, struct ivs_domain *domain) 
 
 int ivs_range_lock_prepare(struct ivs_range_lock *lock) {
     if (!lock) return IVS_EINVAL;
-    return ivs_ranges_begin_(lock, ivs_load_acquire_word_(&lock->root_)); /* [P20] */
+    return ivs_ranges_begin_(lock, ivs_load_acquire_word_(&lock->root_)); /* [P19] */
 }
 
 /* How many pieces are held, and how many are kept; their acquisitions. */
@@ -5025,7 +5130,7 @@ int ivs_range_lock_destroy(struct ivs_range_lock *lock) {
     uintptr_t word;
     bool waiting;
     if (!lock) return IVS_EINVAL;
-    word = ivs_load_acquire_word_(&lock->root_); /* [P20] */
+    word = ivs_load_acquire_word_(&lock->root_); /* [P19] */
     if (word == 0) return 0;
     if (!(word & IVS_ROOT_TABLE_)) return IVS_EBUSY;
     table = ivs_table_of_(word);
@@ -5036,7 +5141,7 @@ int ivs_range_lock_destroy(struct ivs_range_lock *lock) {
     waiting = table->first != NULL;
     ivs_unguard_(table);
     if (stats.held || waiting) return IVS_EBUSY;
-    while (ivs_load_acquire_32_(&table->wakers)) IVSKIP_HOST_YIELD(); /* [P21] [R6] */
+    while (ivs_load_acquire_32_(&table->wakers)) IVSKIP_HOST_YIELD(); /* [P20] [R6] */
     (void)!ivs_domain_synchronize(table->domain);                     /* a release may be leaving its read section */
     lock->root_ = 0;
     ivs_ranges_free_(lock, table);
@@ -5069,7 +5174,7 @@ int ivs_range_lock_get_stats(struct ivs_range_lock *lock, struct ivs_range_stats
     uintptr_t word;
     if (!lock || !stats) return IVS_EINVAL;
     __builtin_memset(stats, 0, sizeof(*stats));
-    word = ivs_load_acquire_word_(&lock->root_); /* [P20] */
+    word = ivs_load_acquire_word_(&lock->root_); /* [P19] */
     stats->acquisitions = ivs_load_relaxed_64_(&lock->grants_);
     stats->held = word && !(word & IVS_ROOT_TABLE_);
     if (!(word & IVS_ROOT_TABLE_)) return 0;
@@ -5126,15 +5231,15 @@ int ivs_range_lock_dump(struct ivs_range_lock *lock, void (*put)(void *ctx, cons
     if (!lock || !put) return IVS_EINVAL;
     out.put = put;
     out.ctx = ctx;
-    word = ivs_load_acquire_word_(&lock->root_); /* [P20] */
+    word = ivs_load_acquire_word_(&lock->root_); /* [P19] */
     while (word && !(word & IVS_ROOT_TABLE_)) {
         struct ivs_range *range = (struct ivs_range *)(word & ~(uintptr_t)IVS_FLAGS_);
         if (word & IVS_ROOT_CHANGE_) {
             word = ivs_root_await_(lock, word);
-        } else if (ivs_cas_acq_rel_word_(&lock->root_, &word, word | IVS_ROOT_CHANGE_)) { /* [P20] */
+        } else if (ivs_cas_acq_rel_word_(&lock->root_, &word, word | IVS_ROOT_CHANGE_)) { /* [P19] */
             uint64_t start = range->start_, last = range->last_, owner = range->holder_;
             ivs_u64_ state = ivs_piece_held_(range);
-            ivs_store_release_word_(&lock->root_, word); /* [P20] */
+            ivs_store_release_word_(&lock->root_, word); /* [P19] */
             ivs_put_holder_(&out, start, last, state, owner);
             return 0;
         }

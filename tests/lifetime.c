@@ -124,6 +124,12 @@ static void *update_until_over(void *arg) {
     return NULL;
 }
 
+static void *tune_until_over(void *arg) {
+    struct busy *busy = arg;
+    while (!atomic_load(busy->over)) CHECK(!ivs_map_tune(busy->map), "tune");
+    return NULL;
+}
+
 static int child_amid_updates(struct ivs_map *map) {
     struct ivs_entry entry;
     if (ivs_map_reset_after_fork(map)) return 1;
@@ -135,23 +141,23 @@ static int child_amid_updates(struct ivs_map *map) {
     for (uint64_t key = 1000; key < 1600; key += 7)
         if (ivs_map_map(map, key, key + 5, as_value(2))) return 5;
     if (ivs_map_validate(map, NULL)) return 6;
+    if (ivs_map_tune(map)) return 8; /* whoever was at it in the parent */
     return ivs_map_destroy(map) ? 7 : 0;
 }
 
 TEST(lifetime, a_child_forked_amid_updates_finds_a_whole_map) {
-    struct busy busy[3];
-    pthread_t threads[3];
+    struct busy busy[4];
+    pthread_t threads[4];
     atomic_bool over = false;
     struct ivs_map map;
     if (!CHECK(!ivs_map_init(&map, NULL), "init")) return;
     CHECK(!ivs_map_map(&map, 1000, 1600, as_value(1)), "map");
-    for (unsigned i = 0; i < 3; i++) {
+    for (unsigned i = 0; i < 4; i++) {
         struct busy one = {&map, &over, i};
         busy[i] = one;
-        if (!CHECK(!pthread_create(&threads[i], NULL, update_until_over, &busy[i]), "thread")) return;
+        if (!CHECK(!pthread_create(&threads[i], NULL, i < 3 ? update_until_over : tune_until_over, &busy[i]), "thread"))
+            return;
     }
-    sleep_ns(1000000);
-    CHECK(!ivs_map_tune(&map), "tune"); /* the child has the table too */
     for (unsigned i = 0; i < test_scale(50) && !test_failed(); i++) {
         sleep_ns(1000000 + i * 10000);
         fflush(NULL);
@@ -164,7 +170,7 @@ TEST(lifetime, a_child_forked_amid_updates_finds_a_whole_map) {
         CHECK(status == 0, "child %u failed at step %d", i, status);
     }
     atomic_store(&over, true);
-    for (unsigned i = 0; i < 3; i++) pthread_join(threads[i], NULL);
+    for (unsigned i = 0; i < 4; i++) pthread_join(threads[i], NULL);
     map_is_valid(&map, "in the parent");
     CHECK(!ivs_map_destroy(&map), "destroy");
 }

@@ -114,8 +114,8 @@ static int op_tune(struct field *f) {
     CHECK(!ivs_map_get_stats(&f->map, &before), "stats");
     int result = ivs_map_tune(&f->map);
     CHECK(!ivs_map_get_stats(&f->map, &after), "stats");
-    if (result) CHECK(before.entries == after.entries && before.entries_used == after.entries_used, "another table");
-    else CHECK(after.entries, "no table");
+    if (result) CHECK(before.table_slots == after.table_slots && before.table_used == after.table_used, "another table");
+    else CHECK(after.table_slots, "no table");
     return result;
 }
 

@@ -350,11 +350,11 @@ static void step_tune(struct world *world) {
     describe(world, "tune", 0, 0);
     CHECK(!ivs_map_tune(&world->map), "tune");
     CHECK(!ivs_map_get_stats(&world->map, &stats), "stats");
-    size_t used = stats.entries_used, n = world->model.count;
-    CHECK(n < 2 ? stats.entries == 0 : stats.entries >= used && used >= 1 && used <= n, "%zu of %zu slots for %zu nodes",
-          used, stats.entries, n);
-    CHECK(!stats.entries == !stats.entry_bytes && stats.entry_bytes <= 256 + 32 * n, "%zu bytes for %zu nodes",
-          stats.entry_bytes, n);
+    size_t used = stats.table_used, n = world->model.count;
+    CHECK(n < 2 ? stats.table_slots == 0 : stats.table_slots >= used && used >= 1 && used <= n, "%zu of %zu slots for %zu nodes",
+          used, stats.table_slots, n);
+    CHECK(!stats.table_slots == !stats.table_bytes && stats.table_bytes <= 256 + 32 * n, "%zu bytes for %zu nodes",
+          stats.table_bytes, n);
 }
 
 /* ---- the comparison after every step */

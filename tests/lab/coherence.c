@@ -37,7 +37,7 @@ enum {
     WARM = 100,      /* rounds before the account, */
     ROUNDS = 200,    /* and in it: operations of each kind and core */
     FIELDS = 256,    /* words of 4 bytes of a block that are told apart */
-    LOW = 8,         /* levels of INTERVALS */
+    LOW = 4,         /* levels of INTERVALS */
     TOP = 10
 };
 
@@ -278,7 +278,9 @@ static void list_query(uint64_t key) {
     (void)!ivs_map_lookup(subject_map, key, &entry);
 }
 
-static unsigned height_drawn(void) { return 1 + (unsigned)__builtin_ctzll(random_next(&cores[me].heights) | 1u << 20); }
+static unsigned height_drawn(void) { /* as the header draws them */
+    return 1 + (unsigned)__builtin_ctzll(random_next(&cores[me].heights) | 1u << 20) / 2;
+}
 
 static struct ivs_node *node_new(unsigned height) {
     struct ivs_node *node = ivs_node_new_height(ivs_map_domain(subject_map), 0, 1, &cores, IVS_SLEEP, height);

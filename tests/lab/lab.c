@@ -933,7 +933,7 @@ static bool learn_shared(void) {
 }
 
 /* The deviations of the last execution as text, "17p1,43r2": at step 17 preempted by the first of the others, at step
- * 43 read the second to newest value. */
+ * 43 read the value before the value before the newest (r1: the one before the newest). */
 static bool describe(char *text, size_t size) {
     size_t at = 0;
     text[0] = 0;

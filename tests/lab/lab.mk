@@ -47,6 +47,7 @@ check-lab-long: build/lab/lab ## the lab with new random schedules until it is s
 	build/lab/lab --endless --quiet
 
 check-mutants: build/lab/lab build/lab/host/lab ## every planted fault of tests/lab/mutants is seen by the lab; MUTANTS="name ..." for some
+	@tests/need.sh patch patch
 	tests/lab/mutants.sh build/lab $(MUTANTS)
 	@$(if $(MUTANTS),,tests/lab/ports.sh)
 

@@ -55,7 +55,7 @@ static void usage(FILE *to) {
         "  --quiet, -q  print failures and sums only\n"
         "  --replay PROGRAM, --mode MODE (one of the above; sc), --schedule LIST\n"
         "               as a failure prints them; \"17p1,43r2\": at step 17 the first of the other threads goes on,\n"
-        "               at step 43 the second to newest value is read (n: who goes on where the thread cannot,\n"
+        "               at step 43 the third newest value is read (n: who goes on where the thread cannot,\n"
         "               s: stops, p: preempted, m: no memory, t: whose turn, r: reads or writes out of order)\n"
         "  --list       names of the programs\n"
         "  --help, -h   this\n"

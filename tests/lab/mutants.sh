@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# mutants.sh LAB_OBJECTS_DIR [NAME...]   every one-line fault of mutants/*.patch is put into a copy of the header and must be seen by
+# mutants.sh LAB_OBJECTS_DIR [NAME...]   every small fault of mutants/*.patch is put into a copy of the header and must be seen by
 # the lab. A patch says in its first lines what it breaks ("# breaks: I6 P3") and, where only some modes or a longer search can see it,
 # "# modes: weak" or "# flags: --long --only grace"; "# host": in the lab with IVSKIP_RCU=HOST.
 # Fails if one survives, does not apply, or if an invariant I1..I8 or a pair of the header's table has no mutant.
@@ -37,7 +37,7 @@ one() {
         return
     fi
     start=$SECONDS
-    timeout "${MUTANT_SECONDS:-150}" "$dir/lab" --stop --quiet --no-litmus ${modes:+--modes "$modes"} $flags >"$dir/log" 2>&1
+    timeout "${MUTANT_SECONDS:-400}" "$dir/lab" --stop --quiet --no-litmus ${modes:+--modes "$modes"} $flags >"$dir/log" 2>&1
     status=$?
     line=$(grep -m1 -A1 '^FAIL' "$dir/log" | tr -s ' ' | tr '\n' ' ')
     if [[ $line == *"limit of the lab"* ]]; then

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Programs on the map: up to three threads with up to four operations each, over keys 0..15, with chosen tower
+ * Programs on the map: up to three threads with a few operations each, over keys 0..15, with chosen tower
  * heights. Each execution ends with: all levels valid, all memory back, and a history for which some order of the
  * operations explains every answer and the final content (linearizability: Herlihy and Wing, TOPLAS 1990; the order
  * must respect real time where every load reads the newest value, and happens-before in weak memory).
@@ -25,13 +25,18 @@
 #endif
 
 extern struct ivs_map *subject_map;
+#if !defined(LAB_HOST)
+extern bool subject_no_records; /* threads get no memory for records */
+#endif
 
 #define KINDS(K)                                                                                                       \
     K(NONE)                                                                                                            \
-    K(MAP) K(UNMAP) K(INSERT) K(ALLOC) K(QUERY) K(NEXT) K(FOLLOW) K(ENTER) K(LEAVE) K(SWAP) K(PAIR) K(VALUE)           \
-        K(TRYLOCK) K(TIMED) K(HOLD) K(GONE) K(DEFER) K(RECLAIM) K(BARRIER) K(LOOK) K(LINGER) K(DROP) K(TAKE) K(TUNE)   \
-            K(SYNCHRONIZE) K(GIVE) K(ALONE) K(SHARE) K(TRY) K(SOON) K(DOWN) K(UP) K(ASYNC) K(SET) K(HELD) K(FREE) K(END)      \
-                K(TURN)
+    K(MAP)                                                                                                             \
+    K(UNMAP)                                                                                                           \
+    K(INSERT)                                                                                                          \
+    K(ALLOC) K(QUERY) K(NEXT) K(FOLLOW) K(ENTER) K(LEAVE) K(SWAP) K(PAIR) K(VALUE) K(TRYLOCK) K(TIMED) K(HOLD) K(GONE) \
+        K(DEFER) K(RECLAIM) K(BARRIER) K(LOOK) K(LINGER) K(DROP) K(TAKE) K(TUNE) K(SYNCHRONIZE) K(GIVE)                   \
+            K(ALONE) K(SHARE) K(TRY) K(SOON) K(DOWN) K(UP) K(ASYNC) K(SET) K(HELD) K(FREE) K(END) K(TURN)
 #define KIND_(k) k,
 enum kind { KINDS(KIND_) };
 
@@ -91,6 +96,7 @@ enum {
     WARM = 4,      /* each thread used the domain before: it has a record, so the program is shorter */
     DEEP = 8,      /* worth more time */
     TABLE = 16,    /* there is an entry table at the start */
+    CROWD = 32,    /* no thread gets a record */
 };
 
 struct script {
@@ -278,6 +284,14 @@ static const struct script scripts[] = {
     {"table: grace", {I(1, 2, 1, 1), I(4, 5, 1, 1)}, {{U(4, 5), R}, {Q(4), Q(5)}}, TABLE | WARM},
     {"table: grace of the table", {I(1, 2, 1, 1), I(4, 5, 1, 1)}, {{Tune, R}, {Q(4), Q(1)}}, TABLE | WARM},
     {"table: two who tune", {I(1, 2, 1, 1), I(4, 5, 1, 1)}, {{Tune}, {Tune, Q(4)}}, TABLE | WARM},
+    {"domain: a record changes hands", {{0}}, {{E, L}, {Take(0)}, {Look(0)}}, DEEP},
+    {"domain: a record changes hands twice", {{0}}, {{Look(1), Look(1)}, {Take(0)}, {Look(0)}}, DEEP},
+    {"domain: a drop, a record changes hands", {{0}}, {{E, L}, {Drop(0), R}, {Look(0)}}, DEEP},
+    {"crowd: one takes", {{0}}, {{Take(0)}, {Look(0), Look(0)}}, CROWD | DEEP},
+    {"crowd: one takes, one advances", {{0}}, {{Take(0)}, {R}, {Look(0)}}, CROWD | DEEP},
+    {"crowd: two drop", {{0}}, {{Drop(0), R}, {Drop(1), R}, {Look(0)}}, CROWD},
+    {"crowd: unmap, reclaim, a reader", {I(1, 2, 1, 1)}, {{U(1, 2), R}, {Q(1), Q(1)}}, CROWD},
+    {"crowd: barrier", {I(1, 2, 1, 1)}, {{U(1, 2), D}, {B, Q(1)}}, CROWD},
     {"ranges: two alone", {{0}}, {{Alone(0, 2)}, {Alone(1, 3)}}, WARM | DEEP},
     {"ranges: the first two who meet", {{0}}, {{Alone(0, 1), Alone(0, 1)}, {Share(0, 1)}}, ORDINARY},
     {"ranges: a table is made amid a release", {{0}}, {{Alone(0, 1)}, {Alone(2, 3)}}, WARM | DEEP},
@@ -946,6 +960,9 @@ static void script_setup(const void *data) {
         if (run_op(op, NULL)) lab_fail("setup");
         if (op->kind != HELD) content_at_start = with(content_at_start, op->a, op->b, op->v);
     }
+#if !defined(LAB_HOST)
+    subject_no_records = script->nature & CROWD;
+#endif
     if (script->nature & TABLE && ivs_map_tune(subject_map)) lab_fail("setup");
     memset(call_count, 0, sizeof call_count);
     board_make();

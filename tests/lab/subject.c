@@ -39,6 +39,11 @@
 #define pthread_once(once, make)  ((make)(), 0)
 #define pthread_key_create(k, f)  ((void)(f), 0)
 #define pthread_setspecific(k, v) ((void)(v), 0)
+#if !defined(LAB_HOST)
+static void *subject_malloc(size_t bytes);
+#define IVSKIP_HOST_MALLOC(bytes) subject_malloc(bytes)
+#define IVSKIP_HOST_FREE(memory)  lab_free(memory)
+#endif
 #include "ivskip.h"
 #undef __builtin_memset
 #undef __builtin_memcpy
@@ -52,6 +57,11 @@ size_t subject_tls(void **address) {
 
 void subject_thread_exit(void) {}
 #else
+bool subject_no_records;
+static void *subject_malloc(size_t bytes) {
+    return subject_no_records && bytes == sizeof(struct ivs_record_) ? NULL : lab_malloc(bytes);
+}
+
 size_t subject_tls(void **address) {
     *address = &ivs_thread_;
     return sizeof ivs_thread_;
@@ -113,9 +123,9 @@ static const char *field_of_record(size_t offset) {
         size_t offset;
     } fields[] = {
 #define FIELD(name) {#name, offsetof(struct ivs_record_, name)}
-        FIELD(nest),  FIELD(releasing), FIELD(random), FIELD(index), FIELD(domain), FIELD(cookie),
-        FIELD(mine),  FIELD(active),    FIELD(seen),   FIELD(next),  FIELD(state),  FIELD(guard),
-        FIELD(tag),   FIELD(open),      FIELD(closed), FIELD(count), FIELD(bytes),
+        FIELD(nest), FIELD(releasing), FIELD(random), FIELD(index), FIELD(domain), FIELD(cookie),
+        FIELD(mine), FIELD(active),    FIELD(seen),   FIELD(next),  FIELD(state),  FIELD(guard),
+        FIELD(tag),  FIELD(open),      FIELD(closed), FIELD(count), FIELD(bytes),
 #undef FIELD
     };
     size_t i = 0;
