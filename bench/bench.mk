@@ -105,3 +105,13 @@ bench-plots: maple-or-not ## build/bench/plots/*.png and *.svg: latency by inter
 	@bench/flatten.sh $(BENCH)/plots/plots.json > $(BENCH)/plots/plots.tsv
 	@gnuplot -e "tsv='$(BENCH)/plots/plots.tsv'; out='$(BENCH)/plots'" bench/plots.gp
 	@ls $(BENCH)/plots/*.png $(BENCH)/plots/*.svg
+
+# Range locks: a table, then what is wanted of them.
+.PHONY: bench-range
+$(BENCH)/range: bench/range.c $(HEADERS) $(BENCH)/shim.o $(BENCH_DEPENDS)
+	$(CC) $(BENCH_CFLAGS) -c $< -o $@.o
+	$(CXX) -pthread $@.o $(BENCH)/shim.o -o $@ -lbenchmark
+
+bench-range: $(BENCH)/range ## range locks, a mutex, a rwlock, a mutex with a tree, OFD locks; each target pass or FAIL; BENCH_ONLY=regex
+	@$(call bench_run,$(BENCH)/range,$(or $(BENCH_ONLY),.),$(BENCH)/range.json,0.1)
+	@[ -n "$(BENCH_ONLY)" ] || jq -r '.benchmarks[] | [.name, .real_time] | @tsv' $(BENCH)/range.json | awk -f bench/range.awk
