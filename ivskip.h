@@ -1187,8 +1187,8 @@ IVS_API int ivs_range_lock_async(struct ivs_range_lock *lock, struct ivs_range *
 IVS_API int ivs_range_cancel(struct ivs_range_lock *lock, struct ivs_range *range) IVS_MUST_CHECK;
 
 /** Lets a range go, and wakes those who waited for it.
- *  Context: any thread (IVSKIP_DEBUG: of the same owner); outside read sections; does not allocate; waits for no
- *  holder; may run the callbacks of asynchronous requests.
+ *  Context: any thread (IVSKIP_DEBUG: of the same owner); outside read sections; waits for no holder. It grants
+ *  asynchronous requests, and runs their callbacks; but for these it does not allocate.
  *  Progress: wait-free if it was exclusive and nobody waits.
  *  Ordering: release.
  *  Returns: 0; -EINVAL: NULL; -EPERM: not held, or held in another lock, a moved or changed handle, released twice,

@@ -317,6 +317,8 @@ static const struct script scripts[] = {
     {"ranges: two sets and a wide one", {{0}}, {{Set(0, 4)}, {Set(4, 2)}, {Alone(0, 5)}}, WARM},
     {"ranges: destroyed after a release", {Held(0, 2, 0, 2)}, {{Free}, {End(0, 2)}}, WARM | DEEP},
     {"ranges: destroyed after a shared release", {Held(0, 2, 0, 1)}, {{Free}, {End(1, 2)}}, WARM | DEEP},
+    {"ranges: destroyed after a removal", {Held(0, 2, 0, 2)}, {{Alone(6, 7), Free}, {End(0, 2)}}, WARM | DEEP},
+    {"ranges: removed and taken", {Held(0, 2, 0, 2)}, {{Alone(6, 7), Free, Alone(0, 2)}, {Alone(1, 2)}}, WARM},
     {"ranges: first in the queue", {Held(0, 1, 1, 1)}, {{Alone(0, 2)}, {Turn(1, 1, 2)}}, WARM | DEEP},
     {"store buffering over two nodes", {I(8, 9, 1, 1)}, {{I(1, 2, 2, 1), Q(5)}, {I(5, 6, 3, 1), Q(1)}}, SC_ONLY},
     {"strangers: map and map",
