@@ -2694,6 +2694,7 @@ static inline struct ivs_node *ivs_seek_(struct ivs_map *map, uint64_t key, bool
     for (int i = 0; node && i < IVS_ENTRY_STEPS_; i++, node = next) {
         *word = ivs_load_acquire_word_(&node->next_); /* [P1] */
         next = ivs_ptr_(*word);
+        if (!whole && key <= node->last) return node; /* covered: no look at the next one */
         if (!next || (whole ? next->last : next->start) > key) return node;
     }
     node = &map->head_;
@@ -2702,6 +2703,7 @@ static inline struct ivs_node *ivs_seek_(struct ivs_map *map, uint64_t key, bool
     for (;;) {
         *word = ivs_load_acquire_word_(&node->next_); /* [P1] */
         next = ivs_ptr_(*word);
+        if (!whole && key <= node->last && node != &map->head_) return node;
         if (!next || (whole ? next->last : next->start) > key) return node;
         node = next;
     }
