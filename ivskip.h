@@ -3940,11 +3940,11 @@ struct ivs_bar_ {
 struct ivs_ranges_ {
     struct ivs_map map;
     struct ivs_domain *domain;
-    unsigned char pad[IVS_LINE_];     /* above and next: read by every request; then: written by those who wait */
+    unsigned char pad[IVS_LINE_]; /* above and next: read by every request; then: written by those who wait */
     struct ivs_bar_ bar[2];       /* by kind */
     unsigned char pad2[IVS_LINE_];
     ivs_u64_ kept; /* pieces with KEPT */
-    ivs_u64_ hand;  /* where the next free one is looked for */
+    ivs_u64_ hand; /* where the next free one is looked for */
     uint32_t wakers;
     uint32_t guard; /* 0 free, 1 held, 2 held and waited for; of what follows */
     struct ivs_range *first, *last;
