@@ -1077,7 +1077,7 @@ struct ivs_range {
     uint32_t vain_;   /* times that it was woken and found the range taken */
     uint32_t woken_;  /* by a release, and has not tried since */
     uint32_t nested_; /* IVS_NESTED */
-    uint32_t unused_;
+    uint32_t async_;  /* asked for by a callback: no thread waits, any may release */
 } __attribute__((aligned(8)));
 
 #if defined(__cplusplus)
@@ -4175,9 +4175,9 @@ static bool ivs_range_cycle_(struct ivs_ranges_ *table, const struct ivs_range *
     struct ivs_range *held, *other;
     for (held = table->holders; held; held = held->next_) {
         bool found = held->holder_ == owner;
-        if (!ivs_range_clash_(held, range)) continue;
+        if (!ivs_range_clash_(held, range) || held->holder_ == 0) continue;
         for (other = table->first; other && !found && depth < 32; other = other->next_)
-            if (other->holder_ == held->holder_ && other != range &&
+            if (other->holder_ == held->holder_ && other != range && !other->async_ &&
                 ivs_load_relaxed_32_(&other->state_) != IVS_RANGE_AWAKE_)
                 found = ivs_range_cycle_(table, other, owner, depth + 1, report);
         if (!found) continue;
@@ -4219,7 +4219,7 @@ static int ivs_range_block_(struct ivs_ranges_ *table, struct ivs_range *range, 
         ivs_domain_read_exit(table->domain);
     }
 #if IVS_RANGE_TRACK_
-    if ((barred || held) && ivs_range_cycle_(table, range, range->holder_, 0, range)) {
+    if ((barred || held) && !range->async_ && ivs_range_cycle_(table, range, range->holder_, 0, range)) {
         ivs_unguard_(table);
         return IVS_EDEADLK;
     }
@@ -4778,6 +4778,7 @@ static int ivs_range_begin_(struct ivs_range_lock *lock, struct ivs_range *range
     range->nested_ = mode & IVS_NESTED;
     range->self_ = range;
     range->done_ = NULL;
+    range->async_ = 0;
     range->node_ = NULL;
     range->holder_ = range->owner ? range->owner : ivs_thread_id_();
     return 0;
@@ -4876,7 +4877,9 @@ int ivs_range_lock_async(struct ivs_range_lock *lock, struct ivs_range *range, u
     struct ivs_blocker_ by;
     int r = ivs_range_begin_(lock, range, start, end, mode);
     if (r == 0 && !done) r = IVS_EINVAL;
-    if (r == 0) r = ivs_range_take_(lock, range, 0);
+    if (r) return r;
+    range->async_ = 1;
+    r = ivs_range_take_(lock, range, 0);
     if (r != IVS_EBUSY) return r;
     table = ivs_table_of_(ivs_load_acquire_word_(&lock->root_)); /* [P19] */
     by.start = range->start_;
@@ -4930,7 +4933,7 @@ static int ivs_range_check_(struct ivs_range_lock *lock, const struct ivs_range 
     if (!lock || !range) return IVS_EINVAL;
     if (range->self_ != range || range->lock != lock || ivs_load_relaxed_32_(&range->state_)) return ivs_misuse_();
     if (range->start != range->start_ || range->end != range->last_ + 1) return ivs_misuse_();
-    if (IVSKIP_DEBUG && range->holder_ != (range->owner ? range->owner : ivs_thread_id_())) return ivs_misuse_();
+    if (IVSKIP_DEBUG && !range->async_ && range->holder_ != (range->owner ? range->owner : ivs_thread_id_())) return ivs_misuse_();
     return 0;
 }
 

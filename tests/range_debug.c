@@ -127,3 +127,23 @@ TEST(range_debug, only_the_owner_releases) {
     CHECK(p.result == 0, "%d", p.result);
     CHECK(!ivs_range_lock_destroy(&lock), "destroy");
 }
+
+static void releases_when_called(struct ivs_range *range, int result) {
+    CHECK(result == 0, "%d", result);
+    CHECK(!ivs_range_unlock(&lock, range), "unlock");
+}
+
+TEST(range_debug, a_callback_may_release_in_any_thread) {
+    struct ivs_range mine = IVS_RANGE_INIT;
+    struct party p;
+    memset(&p, 0, sizeof p);
+    p.first.owner = 42;
+    CHECK(!ivs_range_lock_init(&lock, NULL), "init");
+    CHECK(!ivs_range_lock(&lock, &p.first, 0, 10, IVS_EXCLUSIVE), "lock");
+    int r = ivs_range_lock_async(&lock, &mine, 5, 15, IVS_EXCLUSIVE, releases_when_called);
+    CHECK(r == IVS_EINPROGRESS, "%d", r);
+    CHECK(!pthread_create(&p.thread, NULL, releases, &p), "thread");
+    pthread_join(p.thread, NULL);
+    CHECK(p.result == 0 && !mine.lock, "%d", p.result);
+    CHECK(!ivs_range_lock_destroy(&lock), "destroy");
+}
