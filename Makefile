@@ -96,11 +96,11 @@ demo: ## replays a recorded trace in parallel and shows it; needs a C compiler o
 	@build/vmreplay-demo --parallel --show $(DEMO_TRACE)
 	@echo "demo: the map matched every checkpoint of every trace in tests/data"
 
-demo-rangelock: ## range locks against a mutex, a rwlock and the kernel's OFD locks on one file, as a table; UPDATES=100000
+demo-rangelock: ## range locks against a mutex, a rwlock and the kernel's OFD locks on one file, as a table; UPDATES=50000
 	@mkdir -p build
 	@$(CC) $(BASE_FLAGS) $(CFLAGS) -Wall -Wextra examples/rangelock_file.c -o build/rangelock_file
-	@build/rangelock_file --updates $(or $(UPDATES),100000); echo
-	@build/rangelock_file --updates $(or $(UPDATES),100000) --disjoint; echo
+	@build/rangelock_file --updates $(or $(UPDATES),50000); echo
+	@build/rangelock_file --updates $(or $(UPDATES),50000) --disjoint; echo
 	@$(CC) $(BASE_FLAGS) $(CFLAGS) -Wall -Wextra examples/rangelock_slots.c -o build/rangelock_slots
 	@build/rangelock_slots
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Many threads update overlapping records of one file in a shared mapping, under five kinds of lock, and the end state
- * is checked: each update reads a record of 16 KiB, as a database page, computes an amount from all of it, and moves that
+ * is checked: each update reads a record (32 KiB, an extent), computes an amount from all of it, and moves that
  * amount from each word of its first half to one of its second; so a lost or torn update shows in the sum of the file.
  *
  *     cc -O2 -pthread -I. examples/rangelock_file.c -o rangelock_file && ./rangelock_file
  *
  * Ranges: what `ivskip.h` is for. The record's bytes are locked, nothing else: updates of other records run beside it.
- * Records overlap: record i is [i * STEP, i * STEP + SIZE) with SIZE > STEP, so that a lock a record would not do.
+ * Records overlap by a quarter, so that a lock a record would not do.
  */
 #define _GNU_SOURCE
 #define IVSKIP_IMPLEMENTATION
@@ -20,18 +20,18 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { STEP = 12288, SIZE = 16384, WORDS = SIZE / 8, MAX_THREADS = 64 };
+enum { MAX_THREADS = 64 };
 enum kind { RANGES, MUTEX, RWLOCK, OFD, KINDS };
 static const char *const names[KINDS] = {"range lock", "one mutex", "one rwlock", "kernel OFD locks"};
 
 static struct {
-    unsigned records, updates, threads, readers; /* readers: of 100 operations */
+    unsigned records, bytes, updates, threads, readers; /* readers: of 100 operations */
     bool disjoint;
     const char *path;
-} options = {1024, 100000, 2, 25, false, NULL};
+} options = {512, 32768, 50000, 2, 25, false, NULL};
 
 static uint64_t *file;
-static size_t file_bytes;
+static size_t file_bytes, step; /* from record to record */
 static struct ivs_range_lock ranges = IVS_RANGE_LOCK_INIT;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
@@ -58,14 +58,15 @@ static void die(const char *what) {
 /* ---- the locks */
 
 static int ofd(const struct worker *w, int type, uint64_t start) {
-    struct flock lock = {.l_type = (short)type, .l_whence = SEEK_SET, .l_start = (off_t)start, .l_len = SIZE};
+    struct flock lock = {.l_type = (short)type, .l_whence = SEEK_SET, .l_start = (off_t)start, .l_len = options.bytes};
     return fcntl(w->fd, F_OFD_SETLKW, &lock);
 }
 
 static void acquire(struct worker *w, struct ivs_range *range, uint64_t start, bool write) {
     switch (w->kind) {
     case RANGES:
-        if (ivs_range_lock(&ranges, range, start, start + SIZE, write ? IVS_EXCLUSIVE : IVS_SHARED)) die("range lock");
+        if (ivs_range_lock(&ranges, range, start, start + options.bytes, write ? IVS_EXCLUSIVE : IVS_SHARED))
+            die("range lock");
         break;
     case MUTEX: pthread_mutex_lock(&mutex); break;
     case RWLOCK: (void)(write ? pthread_rwlock_wrlock(&rwlock) : pthread_rwlock_rdlock(&rwlock)); break;
@@ -87,15 +88,17 @@ static void release(struct worker *w, struct ivs_range *range, uint64_t start) {
 
 static uint64_t digest(const uint64_t *record) {
     uint64_t hash = 0xcbf29ce484222325u;
-    for (unsigned i = 0; i < WORDS; i++) hash = (hash ^ ((const volatile uint64_t *)record)[i]) * 0x100000001b3u;
+    for (unsigned i = 0; i < options.bytes / 8; i++)
+        hash = (hash ^ ((const volatile uint64_t *)record)[i]) * 0x100000001b3u;
     return hash;
 }
 
 static void update(uint64_t *record) {
+    unsigned words = options.bytes / 8;
     uint64_t amount = digest(record);
-    for (unsigned i = 0; i < WORDS / 2; i++) {
+    for (unsigned i = 0; i < words / 2; i++) {
         record[i] -= amount;
-        record[WORDS - 1 - i] += amount;
+        record[words - 1 - i] += amount;
     }
 }
 
@@ -113,7 +116,7 @@ static void *work(void *arg) {
         random ^= random << 17;
         uint64_t pick =
             options.disjoint ? w->me * part + (random >> 20) % (part - 1) : (random >> 20) % options.records;
-        uint64_t start = pick * STEP, *record = file + start / 8;
+        uint64_t start = pick * step, *record = file + start / 8;
         bool write = random % 100 >= options.readers;
         acquire(w, &range, start, write);
         if (write) update(record);
@@ -157,10 +160,12 @@ static double run(enum kind kind, unsigned threads, const char *path) {
 
 static int usage(FILE *to) {
     fprintf(to,
-            "usage: rangelock_file [--records N] [--updates N] [--threads N] [--readers PERCENT] [--disjoint] [FILE]\n"
+            "usage: rangelock_file [--records N] [--bytes N] [--updates N] [--threads N] [--readers PERCENT] "
+            "[--disjoint] [FILE]\n"
             "\n"
-            "  --records N   records of %d bytes, one every %d bytes; 1024\n"
-            "  --updates N   operations of a thread; 100000\n"
+            "  --records N   in the file; 512\n"
+            "  --bytes N     of a record, a multiple of 32; each overlaps the next by a quarter; 32768\n"
+            "  --updates N   operations of a thread; 50000\n"
             "  --threads N   besides one thread, 1..%d; 2\n"
             "  --readers P   per cent of operations that read; 25\n"
             "  --disjoint    each thread keeps to its own part of the file\n"
@@ -168,7 +173,7 @@ static int usage(FILE *to) {
             "  --help        this\n"
             "\n"
             "Status: 0 the end state was right in every run; 1 it was not; 2 wrong use.\n",
-            SIZE, STEP, MAX_THREADS);
+            MAX_THREADS);
     return to == stdout ? 0 : 2;
 }
 
@@ -185,6 +190,8 @@ static bool parse(int argc, char **argv) {
         const char *value = i + 1 < argc ? argv[i + 1] : NULL;
         bool ok = true, pair = true;
         if (!strcmp(argv[i], "--records")) ok = number(value, 2 * MAX_THREADS, 1u << 20, &options.records);
+        else if (!strcmp(argv[i], "--bytes"))
+            ok = number(value, 32, 1u << 24, &options.bytes) && options.bytes % 32 == 0;
         else if (!strcmp(argv[i], "--updates")) ok = number(value, 1, 1000000000, &options.updates);
         else if (!strcmp(argv[i], "--threads")) ok = number(value, 1, MAX_THREADS, &options.threads);
         else if (!strcmp(argv[i], "--readers")) ok = number(value, 0, 100, &options.readers);
@@ -201,7 +208,8 @@ static bool parse(int argc, char **argv) {
 static void make_file(char *name, int *fd) {
     *fd = options.path ? open(options.path, O_RDWR | O_CREAT, 0600) : mkstemp(name);
     if (*fd < 0) die(options.path ? options.path : name);
-    file_bytes = (size_t)options.records * STEP + SIZE;
+    step = options.bytes / 4 / 8 * 3 * 8;
+    file_bytes = options.records * step + options.bytes;
     if (ftruncate(*fd, (off_t)file_bytes)) die("ftruncate");
     file = mmap(NULL, file_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
     if (file == MAP_FAILED) die("mmap");
@@ -216,8 +224,9 @@ int main(int argc, char **argv) {
     if (!parse(argc, argv)) return usage(stderr);
     make_file(name, &fd);
     path = options.path ? options.path : name;
-    printf("%u records of %d bytes, overlapping by %d; %u %% read; %s\n\n", options.records, SIZE, SIZE - STEP,
-           options.readers, options.disjoint ? "each thread in its own part" : "all threads everywhere");
+    printf("%u records of %u bytes, overlapping by %u; %u %% read; %s\n\n", options.records, options.bytes,
+           (unsigned)(options.bytes - step), options.readers,
+           options.disjoint ? "each thread in its own part" : "all threads everywhere");
     printf("%-18s %14s %11s %2u %7s  end state\n", "", "1 thread", "", options.threads, "threads");
     for (int kind = 0; kind < KINDS; kind++) {
         double one = run((enum kind)kind, 1, path), many = run((enum kind)kind, options.threads, path);
