@@ -4706,7 +4706,12 @@ static uintptr_t ivs_root_await_(struct ivs_range_lock *lock, uintptr_t word) {
  * one cannot let go, so its handle can be read. */
 static int ivs_ranges_begin_(struct ivs_range_lock *lock, uintptr_t word) {
     struct ivs_ranges_ *table = ivs_ranges_new_(lock);
-    struct ivs_node *node = table ? ivs_node_new(table->domain, 0, 1, NULL, IVS_SLEEP) : NULL;
+    struct ivs_node *node = NULL;
+    if (table) {
+        ivs_domain_read_enter(table->domain); /* the thread's record, which it writes to at each call, is made before, */
+        ivs_domain_read_exit(table->domain);  /* not right behind a node that others read */
+        node = ivs_node_new(table->domain, 0, 1, NULL, IVS_SLEEP);
+    }
     while (node && !(word & IVS_ROOT_TABLE_)) {
         struct ivs_range *range = (struct ivs_range *)(word & ~(uintptr_t)IVS_FLAGS_);
         if (word & IVS_ROOT_CHANGE_) {
