@@ -310,6 +310,7 @@ static const struct script scripts[] = {
     {"ranges: downgrade of one who is alone", {{0}}, {{Down(0, 2)}, {Share(1, 3)}}, WARM | DEEP},
     {"ranges: downgrade, both kinds wait", {Held(0, 1, 0, 2)}, {{Down(4, 6), Free}, {Share(5, 6)}, {Alone(0, 5)}}, WARM},
     {"ranges: upgrade", {{0}}, {{Up(0, 2)}, {Up(1, 3)}}, WARM},
+    {"ranges: upgrade of one range by two", {Held(4, 5, 0, 2)}, {{Up(0, 2), Free}, {Up(0, 2)}}, WARM},
     {"ranges: upgrade and a waiter", {Held(4, 5, 0, 1)}, {{Up(0, 3), Free}, {Share(1, 2)}, {Alone(2, 5)}}, WARM},
     {"ranges: a callback", {Held(0, 2, 0, 2)}, {{Free}, {Async(0, 1)}}, WARM | DEEP},
     {"ranges: callbacks and a waiter", {Held(0, 2, 0, 2)}, {{Free}, {Async(0, 1), Async(1, 2)}, {Alone(0, 2)}}, WARM},
