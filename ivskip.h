@@ -309,76 +309,76 @@
 #define IVS_MUST_CHECK __attribute__((warn_unused_result))
 
 /* Options that change layout are part of every symbol: files that disagree do not link. */
-#define IVS_SYM4_(name, height, rcu) name##_h##height##_##rcu
-#define IVS_SYM3_(name, height, rcu) IVS_SYM4_(name, height, rcu)
-#define IVS_SYM_(name)               IVS_SYM3_(name, IVSKIP_MAX_HEIGHT, IVSKIP_RCU)
-#define ivs_domain_init              IVS_SYM_(ivs_domain_init)
-#define ivs_domain_destroy           IVS_SYM_(ivs_domain_destroy)
-#define ivs_domain_read_enter        IVS_SYM_(ivs_domain_read_enter)
-#define ivs_domain_read_exit         IVS_SYM_(ivs_domain_read_exit)
-#define ivs_domain_synchronize       IVS_SYM_(ivs_domain_synchronize)
-#define ivs_domain_defer             IVS_SYM_(ivs_domain_defer)
-#define ivs_domain_reclaim           IVS_SYM_(ivs_domain_reclaim)
-#define ivs_domain_barrier           IVS_SYM_(ivs_domain_barrier)
-#define ivs_domain_get_stats         IVS_SYM_(ivs_domain_get_stats)
-#define ivs_domain_reset_after_fork  IVS_SYM_(ivs_domain_reset_after_fork)
-#define ivs_map_init                 IVS_SYM_(ivs_map_init)
-#define ivs_map_destroy              IVS_SYM_(ivs_map_destroy)
-#define ivs_map_query_rcu            IVS_SYM_(ivs_map_query_rcu)
-#define ivs_map_query_next_rcu       IVS_SYM_(ivs_map_query_next_rcu)
-#define ivs_map_next_rcu             IVS_SYM_(ivs_map_next_rcu)
-#define ivs_map_lookup               IVS_SYM_(ivs_map_lookup)
-#define ivs_map_lookup_next          IVS_SYM_(ivs_map_lookup_next)
-#define ivs_map_lock                 IVS_SYM_(ivs_map_lock)
-#define ivs_map_trylock              IVS_SYM_(ivs_map_trylock)
-#define ivs_map_timedlock            IVS_SYM_(ivs_map_timedlock)
-#define ivs_map_unlock               IVS_SYM_(ivs_map_unlock)
-#define ivs_map_swap                 IVS_SYM_(ivs_map_swap)
-#define ivs_node_set_value           IVS_SYM_(ivs_node_set_value)
-#define ivs_node_new                 IVS_SYM_(ivs_node_new)
-#define ivs_node_new_height          IVS_SYM_(ivs_node_new_height)
-#define ivs_node_init_at             IVS_SYM_(ivs_node_init_at)
-#define ivs_node_discard             IVS_SYM_(ivs_node_discard)
-#define ivs_node_set_bounds          IVS_SYM_(ivs_node_set_bounds)
-#define ivs_map_map                  IVS_SYM_(ivs_map_map)
-#define ivs_map_map_node             IVS_SYM_(ivs_map_map_node)
-#define ivs_map_unmap                IVS_SYM_(ivs_map_unmap)
-#define ivs_map_insert               IVS_SYM_(ivs_map_insert)
-#define ivs_map_insert_node          IVS_SYM_(ivs_map_insert_node)
-#define ivs_map_alloc                IVS_SYM_(ivs_map_alloc)
-#define ivs_map_alloc_node           IVS_SYM_(ivs_map_alloc_node)
-#define ivs_map_validate             IVS_SYM_(ivs_map_validate)
-#define ivs_map_tune                 IVS_SYM_(ivs_map_tune)
-#define ivs_map_dump                 IVS_SYM_(ivs_map_dump)
-#define ivs_map_get_stats            IVS_SYM_(ivs_map_get_stats)
-#define ivs_map_reset_after_fork     IVS_SYM_(ivs_map_reset_after_fork)
-#define ivs_range_lock_init          IVS_SYM_(ivs_range_lock_init)
-#define ivs_range_lock_prepare       IVS_SYM_(ivs_range_lock_prepare)
-#define ivs_range_lock_destroy       IVS_SYM_(ivs_range_lock_destroy)
-#define ivs_range_lock               IVS_SYM_(ivs_range_lock)
-#define ivs_range_trylock            IVS_SYM_(ivs_range_trylock)
-#define ivs_range_timedlock          IVS_SYM_(ivs_range_timedlock)
-#define ivs_range_lock_async         IVS_SYM_(ivs_range_lock_async)
-#define ivs_range_cancel             IVS_SYM_(ivs_range_cancel)
-#define ivs_range_unlock             IVS_SYM_(ivs_range_unlock)
-#define ivs_range_lock_set           IVS_SYM_(ivs_range_lock_set)
-#define ivs_range_unlock_set         IVS_SYM_(ivs_range_unlock_set)
-#define ivs_range_downgrade          IVS_SYM_(ivs_range_downgrade)
-#define ivs_range_try_upgrade        IVS_SYM_(ivs_range_try_upgrade)
-#define ivs_range_lock_get_stats     IVS_SYM_(ivs_range_lock_get_stats)
-#define ivs_range_lock_dump          IVS_SYM_(ivs_range_lock_dump)
+#define IVS_SYM4_(name, height, rcu)    name##_h##height##_##rcu
+#define IVS_SYM3_(name, height, rcu)    IVS_SYM4_(name, height, rcu)
+#define IVS_SYM_(name)                  IVS_SYM3_(name, IVSKIP_MAX_HEIGHT, IVSKIP_RCU)
+#define ivs_domain_init                 IVS_SYM_(ivs_domain_init)
+#define ivs_domain_destroy              IVS_SYM_(ivs_domain_destroy)
+#define ivs_domain_read_enter           IVS_SYM_(ivs_domain_read_enter)
+#define ivs_domain_read_exit            IVS_SYM_(ivs_domain_read_exit)
+#define ivs_domain_synchronize          IVS_SYM_(ivs_domain_synchronize)
+#define ivs_domain_defer                IVS_SYM_(ivs_domain_defer)
+#define ivs_domain_reclaim              IVS_SYM_(ivs_domain_reclaim)
+#define ivs_domain_barrier              IVS_SYM_(ivs_domain_barrier)
+#define ivs_domain_get_stats            IVS_SYM_(ivs_domain_get_stats)
+#define ivs_domain_reset_after_fork     IVS_SYM_(ivs_domain_reset_after_fork)
+#define ivs_map_init                    IVS_SYM_(ivs_map_init)
+#define ivs_map_destroy                 IVS_SYM_(ivs_map_destroy)
+#define ivs_map_query_rcu               IVS_SYM_(ivs_map_query_rcu)
+#define ivs_map_query_next_rcu          IVS_SYM_(ivs_map_query_next_rcu)
+#define ivs_map_next_rcu                IVS_SYM_(ivs_map_next_rcu)
+#define ivs_map_lookup                  IVS_SYM_(ivs_map_lookup)
+#define ivs_map_lookup_next             IVS_SYM_(ivs_map_lookup_next)
+#define ivs_map_lock                    IVS_SYM_(ivs_map_lock)
+#define ivs_map_trylock                 IVS_SYM_(ivs_map_trylock)
+#define ivs_map_timedlock               IVS_SYM_(ivs_map_timedlock)
+#define ivs_map_unlock                  IVS_SYM_(ivs_map_unlock)
+#define ivs_map_swap                    IVS_SYM_(ivs_map_swap)
+#define ivs_node_set_value              IVS_SYM_(ivs_node_set_value)
+#define ivs_node_new                    IVS_SYM_(ivs_node_new)
+#define ivs_node_new_height             IVS_SYM_(ivs_node_new_height)
+#define ivs_node_init_at                IVS_SYM_(ivs_node_init_at)
+#define ivs_node_discard                IVS_SYM_(ivs_node_discard)
+#define ivs_node_set_bounds             IVS_SYM_(ivs_node_set_bounds)
+#define ivs_map_map                     IVS_SYM_(ivs_map_map)
+#define ivs_map_map_node                IVS_SYM_(ivs_map_map_node)
+#define ivs_map_unmap                   IVS_SYM_(ivs_map_unmap)
+#define ivs_map_insert                  IVS_SYM_(ivs_map_insert)
+#define ivs_map_insert_node             IVS_SYM_(ivs_map_insert_node)
+#define ivs_map_alloc                   IVS_SYM_(ivs_map_alloc)
+#define ivs_map_alloc_node              IVS_SYM_(ivs_map_alloc_node)
+#define ivs_map_validate                IVS_SYM_(ivs_map_validate)
+#define ivs_map_tune                    IVS_SYM_(ivs_map_tune)
+#define ivs_map_dump                    IVS_SYM_(ivs_map_dump)
+#define ivs_map_get_stats               IVS_SYM_(ivs_map_get_stats)
+#define ivs_map_reset_after_fork        IVS_SYM_(ivs_map_reset_after_fork)
+#define ivs_range_lock_init             IVS_SYM_(ivs_range_lock_init)
+#define ivs_range_lock_prepare          IVS_SYM_(ivs_range_lock_prepare)
+#define ivs_range_lock_destroy          IVS_SYM_(ivs_range_lock_destroy)
+#define ivs_range_lock                  IVS_SYM_(ivs_range_lock)
+#define ivs_range_trylock               IVS_SYM_(ivs_range_trylock)
+#define ivs_range_timedlock             IVS_SYM_(ivs_range_timedlock)
+#define ivs_range_lock_async            IVS_SYM_(ivs_range_lock_async)
+#define ivs_range_cancel                IVS_SYM_(ivs_range_cancel)
+#define ivs_range_unlock                IVS_SYM_(ivs_range_unlock)
+#define ivs_range_lock_set              IVS_SYM_(ivs_range_lock_set)
+#define ivs_range_unlock_set            IVS_SYM_(ivs_range_unlock_set)
+#define ivs_range_downgrade             IVS_SYM_(ivs_range_downgrade)
+#define ivs_range_try_upgrade           IVS_SYM_(ivs_range_try_upgrade)
+#define ivs_range_lock_get_stats        IVS_SYM_(ivs_range_lock_get_stats)
+#define ivs_range_lock_dump             IVS_SYM_(ivs_range_lock_dump)
 #define ivs_range_lock_reset_after_fork IVS_SYM_(ivs_range_lock_reset_after_fork)
 
 /* Error codes: negative errno values of Linux, also where there is no errno.h. */
 enum {
-    IVS_ENOENT = -2,     /* no interval there */
-    IVS_ENOMEM = -12,    /* no memory, or no gap that fits */
-    IVS_EBUSY = -16,     /* held by another; or still in use */
-    IVS_EEXIST = -17,    /* the range is not free */
-    IVS_EINVAL = -22,    /* bad argument */
-    IVS_EPERM = -1,      /* misuse of a handle or node: not locked, not ours, published already */
-    IVS_EDEADLK = -35,   /* called inside a read section, or a release callback waits */
-    IVS_EBADMSG = -74,   /* ivs_map_validate found a broken invariant */
+    IVS_ENOENT = -2,       /* no interval there */
+    IVS_ENOMEM = -12,      /* no memory, or no gap that fits */
+    IVS_EBUSY = -16,       /* held by another; or still in use */
+    IVS_EEXIST = -17,      /* the range is not free */
+    IVS_EINVAL = -22,      /* bad argument */
+    IVS_EPERM = -1,        /* misuse of a handle or node: not locked, not ours, published already */
+    IVS_EDEADLK = -35,     /* called inside a read section, or a release callback waits */
+    IVS_EBADMSG = -74,     /* ivs_map_validate found a broken invariant */
     IVS_ETIMEDOUT = -110,  /* the time is over */
     IVS_EINPROGRESS = -115 /* not yet; a callback will tell */
 };
@@ -2593,7 +2593,7 @@ static struct ivs_entries_ *ivs_entries_of_(struct ivs_map *map) {
 static uint64_t ivs_entry_hash_(uint64_t x, uint32_t bits) { return x * 0x9e3779b97f4a7c15u >> (64 - bits); }
 
 /* The place of a key's region in the table: its own, or a free one. */
-static struct ivs_entry_region_ *ivs_entry_region_(const struct ivs_entries_ *entries, uint64_t key) {
+static struct ivs_entry_region_ *ivs_entry_region_of_(const struct ivs_entries_ *entries, uint64_t key) {
     uint64_t region = (key >> entries->region_shift) + 1, at = ivs_entry_hash_(region, entries->region_bits);
     struct ivs_entry_region_ *r;
     do r = &entries->region[at++ & (((uint64_t)1 << entries->region_bits) - 1)];
@@ -2603,7 +2603,7 @@ static struct ivs_entry_region_ *ivs_entry_region_(const struct ivs_entries_ *en
 
 /* The slot of a key's chunk, which begins at *low; NULL: it has none. `make`: then it gets one, if a line is free. */
 static uintptr_t *ivs_entry_slot_(const struct ivs_entries_ *entries, uint64_t key, bool make, uint64_t *low) {
-    const struct ivs_entry_region_ *region = ivs_entry_region_(entries, key);
+    const struct ivs_entry_region_ *region = ivs_entry_region_of_(entries, key);
     uint64_t shift = region->region ? region->shift : entries->shift, chunk = key >> shift;
     uint64_t name = (chunk >> 3) * 64 + shift + 1, at = ivs_entry_hash_(name, entries->line_bits);
     unsigned slot = (chunk & 7) < IVS_ENTRY_SLOTS_ ? (unsigned)(chunk & 7) : IVS_ENTRY_SLOTS_ - 1;
@@ -3478,7 +3478,7 @@ static uint32_t ivs_bits_(size_t n) {
 
 /* Settles the chunks of a region, which was counted from end to end. */
 static void ivs_entries_region_(struct ivs_entries_ *entries, const struct ivs_census_ *census, size_t *room) {
-    struct ivs_entry_region_ *region = ivs_entry_region_(entries, census->before);
+    struct ivs_entry_region_ *region = ivs_entry_region_of_(entries, census->before);
     if (!*room || region->region) return;
     --*room;
     region->region = (census->before >> entries->region_shift) + 1;
@@ -4708,8 +4708,9 @@ static int ivs_ranges_begin_(struct ivs_range_lock *lock, uintptr_t word) {
     struct ivs_ranges_ *table = ivs_ranges_new_(lock);
     struct ivs_node *node = NULL;
     if (table) {
-        ivs_domain_read_enter(table->domain); /* the thread's record, which it writes to at each call, is made before, */
-        ivs_domain_read_exit(table->domain);  /* not right behind a node that others read */
+        ivs_domain_read_enter(
+            table->domain);                  /* the thread's record, which it writes to at each call, is made before, */
+        ivs_domain_read_exit(table->domain); /* not right behind a node that others read */
         node = ivs_node_new(table->domain, 0, 1, NULL, IVS_SLEEP);
     }
     while (node && !(word & IVS_ROOT_TABLE_)) {
@@ -4938,7 +4939,8 @@ static int ivs_range_check_(struct ivs_range_lock *lock, const struct ivs_range 
     if (!lock || !range) return IVS_EINVAL;
     if (range->self_ != range || range->lock != lock || ivs_load_relaxed_32_(&range->state_)) return ivs_misuse_();
     if (range->start != range->start_ || range->end != range->last_ + 1) return ivs_misuse_();
-    if (IVSKIP_DEBUG && !range->async_ && range->holder_ != (range->owner ? range->owner : ivs_thread_id_())) return ivs_misuse_();
+    if (IVSKIP_DEBUG && !range->async_ && range->holder_ != (range->owner ? range->owner : ivs_thread_id_()))
+        return ivs_misuse_();
     return 0;
 }
 
