@@ -412,7 +412,8 @@ struct ivs_node {
     uint8_t state_;   /* prepared, published, replaced */
     uint8_t owned_;   /* the release callback is due if it is discarded */
     uint8_t foreign_; /* its memory is not the domain's to free */
-    uint8_t unused_[3];
+    uint8_t entered_; /* a slot of an entry table may lead to it; changed and read by the holder of its link */
+    uint8_t unused_[2];
 } __attribute__((aligned(8)));
 
 /* Upper link: the successor at this level, and a copy of its start that may be stale (a hint for readers). */
@@ -2658,8 +2659,10 @@ static void ivs_entry_set_(struct ivs_map *map, struct ivs_node *node) {
     uint64_t low;
     if (!entries) return;
     slot = ivs_entry_slot_(entries, node->start, true, &low);
-    while (slot && ivs_entry_wants_(slot, node, &word))
+    while (slot && ivs_entry_wants_(slot, node, &word)) {
+        node->entered_ = 1;                                              /* first: a fork may come in between */
         if (ivs_cas_acq_rel_word_(slot, &word, (uintptr_t)node)) return; /* [P4] */
+    }
 }
 
 /*
@@ -2670,7 +2673,7 @@ static void ivs_entry_clear_(struct ivs_map *map, struct ivs_node *node) {
     struct ivs_entries_ *entries = ivs_entries_of_(map);
     uintptr_t *slot, word = (uintptr_t)node;
     uint64_t low;
-    if (!entries) return;
+    if (!entries || !node->entered_) return;
     slot = ivs_entry_slot_(entries, node->start, false, &low);
     if (slot && ivs_load_relaxed_word_(slot) == word) (void)ivs_cas_relaxed_word_(slot, &word, 0);
 }
