@@ -267,7 +267,7 @@ static void random_differs(void) {
 }
 #endif
 
-/* Half of all towers have one level, a quarter two. */
+/* Three quarters of all towers have one level, three sixteenths two. */
 static void heights(void) {
     static struct ivs_map_stats stats;
     enum { NODES = 1024 };
@@ -275,11 +275,11 @@ static void heights(void) {
     for (uint64_t i = 0; i < NODES; i++)
         expect(ivs_map_insert(&map_, i * 4, i * 4 + 2, word_value(i)) == 0, "an insert failed");
     expect(ivs_map_get_stats(&map_, &stats) == 0 && stats.nodes == NODES, "the statistics do not count all nodes");
-    expect(stats.at_height[0] > NODES * 4 / 10 && stats.at_height[0] < NODES * 6 / 10,
-           "not half of the towers are low");
-    expect(stats.at_height[1] > NODES * 15 / 100 && stats.at_height[1] < NODES * 35 / 100,
-           "not a quarter is of height 2");
-    expect(stats.height >= 6, "no tower is high");
+    expect(stats.at_height[0] > NODES * 65 / 100 && stats.at_height[0] < NODES * 85 / 100,
+           "not three quarters of the towers are low");
+    expect(stats.at_height[1] > NODES * 12 / 100 && stats.at_height[1] < NODES * 26 / 100,
+           "not three sixteenths are of height 2");
+    expect(stats.height >= 4, "no tower is high");
     map_over();
 }
 

@@ -150,7 +150,7 @@ static void parked(const char *name, void (*writer)(void *map)) {
         long at = 0;
         while (parked_once(writer, i / 2, i & 1, at) && !test_failed()) at++;
         printf("    %s: parked at %ld steps%s\n", name, at, i & 1 ? ", with an entry table" : "");
-        CHECK(at >= 15, "only %ld steps", at);
+        CHECK(at >= 10, "only %ld steps", at); /* a refused alloc with liburcu, whose sections have none, takes 13 */
     }
 }
 
