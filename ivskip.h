@@ -193,8 +193,10 @@
  *   Memory      an idle lock is its 24 bytes, and so is one that one holder has: taking it cannot fail. When two hold
  *               parts at once it makes a table (about 2 KiB, then about 200 bytes for each range) from the domain's
  *               allocator; ivs_range_lock_prepare does it ahead. A release never allocates. Ranges that come again are
- *               kept, at most about a third more than are held (and 64). Many locks: let them share a domain
- *               (ivs_range_lock_init), for with BUILTIN each thread has a record in each domain that it uses.
+ *               kept, at most about a third more than are held (and 64), but those into which others cut a long shared
+ *               range stay as many as they are while it is held, and go a few at a time afterwards. Many locks: let
+ *               them share a domain (ivs_range_lock_init), for with BUILTIN each thread has a record in each domain that
+ *               it uses.
  *   Cost        held by one: two CAS. With a table: a search, O(log n) in the ranges held, and one CAS if the range was
  *               taken before, an insert if not; a release of a range that is kept is one CAS. Threads that want
  *               nothing of each other write to no common line, then.
@@ -211,9 +213,10 @@
  *
  *   G8  Holders exclude each other just as the modes say, at each instant, on each key; and never otherwise.
  *   G9  A request that waits is overtaken by no shared request that begins later and conflicts with it, if it is the
- *       first exclusive one that waits; by no exclusive one, once it was woken in vain, if it is the first such. So it
- *       waits at most twice the longest time for which a conflicting range is held, plus wake-ups, for each that
- *       waited before it and conflicts with it. A release wakes those only who waited for what it let go, and of those
+ *       first exclusive one of the lock that waits; by no exclusive one, once it was woken in vain, if it is the first
+ *       such. So it waits at most twice the longest time for which a conflicting range is held, plus wake-ups, once
+ *       those who waited before it, for whatever range, have what they want. Members of a set but the first, and nested
+ *       requests, are not held back: a steady stream of them can keep one waiting. A release wakes those only who waited for what it let go, and of those
  *       who conflict with each other only the first.
  *   G10 A request that failed, ran out of time or was cancelled holds nothing, and nobody waits because of it.
  */
@@ -1116,7 +1119,7 @@ IVS_API int ivs_range_lock_init(struct ivs_range_lock *lock, struct ivs_domain *
  *  Context: as ivs_range_lock.
  *  Progress: the allocator's.
  *  Ordering: none.
- *  Returns: 0, also if it was done before; -EINVAL; -ENOMEM.
+ *  Returns: 0, also if it was done before; -EINVAL; -ENOMEM; -EDEADLK: inside a read section of the lock's domain.
  *  Lifetime: until ivs_range_lock_destroy. */
 IVS_API int ivs_range_lock_prepare(struct ivs_range_lock *lock) IVS_MUST_CHECK;
 
@@ -4708,8 +4711,11 @@ static uintptr_t ivs_root_await_(struct ivs_range_lock *lock, uintptr_t word) {
 /* From now on held ranges are in a map. The one who holds the lock alone moves there: while its root says CHANGE, that
  * one cannot let go, so its handle can be read. */
 static int ivs_ranges_begin_(struct ivs_range_lock *lock, uintptr_t word) {
-    struct ivs_ranges_ *table = ivs_ranges_new_(lock);
+    struct ivs_ranges_ *table;
     struct ivs_node *node = NULL;
+    /* the holder's piece could not be inserted in a read section; of a domain yet to be made none is open (BUILTIN) */
+    if ((lock->domain_ || !IVS_RCU_IS_(BUILTIN)) && ivs_in_section_(lock->domain_)) return IVS_EDEADLK;
+    table = ivs_ranges_new_(lock);
     if (table) {
         ivs_domain_read_enter(
             table->domain);                  /* the thread's record, which it writes to at each call, is made before, */

@@ -557,3 +557,23 @@ TEST(range, a_dump_names_holders_and_waiters) {
     waiter_end(&w);
     end();
 }
+
+/* A request that is refused since its thread is in a read section leaves the one who holds alone where he was. */
+TEST(range, a_request_in_a_read_section_is_refused_and_the_holder_stays) {
+    struct ivs_domain_config config = {.payload_size = IVSKIP_RANGE_PAYLOAD};
+    struct ivs_domain domain;
+    struct ivs_range_lock lock;
+    struct ivs_range holds = IVS_RANGE_INIT, asks = IVS_RANGE_INIT;
+    if (!CHECK(!ivs_domain_init(&domain, &config), "init")) return;
+    CHECK(!ivs_range_lock_init(&lock, &domain), "init of the lock");
+    CHECK(!ivs_range_lock(&lock, &holds, 0, 100, IVS_EXCLUSIVE), "lock");
+    ivs_domain_read_enter(&domain);
+    CHECK(ivs_range_trylock(&lock, &asks, 200, 300, IVS_EXCLUSIVE) == IVS_EDEADLK, "trylock in a section");
+    CHECK(ivs_range_lock_prepare(&lock) == IVS_EDEADLK, "prepare in a section");
+    ivs_domain_read_exit(&domain);
+    CHECK(ivs_range_trylock(&lock, &asks, 0, 100, IVS_EXCLUSIVE) == IVS_EBUSY, "the holder was forgotten");
+    CHECK(!ivs_range_trylock(&lock, &asks, 200, 300, IVS_EXCLUSIVE), "another range");
+    CHECK(!ivs_range_unlock(&lock, &asks) && !ivs_range_unlock(&lock, &holds), "unlock");
+    CHECK(!ivs_range_lock_destroy(&lock), "destroy");
+    CHECK(!ivs_domain_destroy(&domain), "destroy of the domain");
+}
