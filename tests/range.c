@@ -558,6 +558,8 @@ TEST(range, a_dump_names_holders_and_waiters) {
     end();
 }
 
+#if RCU_TELLS_SECTIONS
+
 /* A request that is refused since its thread is in a read section leaves the one who holds alone where he was. */
 TEST(range, a_request_in_a_read_section_is_refused_and_the_holder_stays) {
     struct ivs_domain_config config = {.payload_size = IVSKIP_RANGE_PAYLOAD};
@@ -577,3 +579,5 @@ TEST(range, a_request_in_a_read_section_is_refused_and_the_holder_stays) {
     CHECK(!ivs_range_lock_destroy(&lock), "destroy");
     CHECK(!ivs_domain_destroy(&domain), "destroy of the domain");
 }
+
+#endif
