@@ -192,32 +192,44 @@
  *
  *   Memory      an idle lock is its 24 bytes, and so is one that one holder has: taking it cannot fail. When two hold
  *               parts at once it makes a table (about 2 KiB, then about 200 bytes for each range) from the domain's
- *               allocator; ivs_range_lock_prepare does it ahead. A release never allocates. Ranges that come again are
- *               kept, at most about a third more than are held (and 64), but those into which others cut a long shared
- *               range stay as many as they are while it is held, and go a few at a time afterwards. Many locks: let
- *               them share a domain (ivs_range_lock_init), for with BUILTIN each thread has a record in each domain that
- *               it uses.
+ *               allocator; ivs_range_lock_prepare does it ahead. From then on a range may need memory, if it is not the
+ *               same as one before; where that must not fail, the handle brings its own (`storage`). A release never
+ *               allocates, but for a thread's record in a domain that it never used. Ranges that come again are kept,
+ *               at most about a third more than are held (and 64). Shared ranges that overlap are held in pieces;
+ *               pieces that need not be apart any more are joined, a few by each request that makes new ones. Many
+ *               locks: let them share a domain (ivs_range_lock_init), for with BUILTIN each thread has a record in each
+ *               domain that it uses.
  *   Cost        held by one: two CAS. With a table: a search, O(log n) in the ranges held, and one CAS if the range was
  *               taken before, an insert if not; a release of a range that is kept is one CAS. Threads that want
- *               nothing of each other write to no common line, then.
+ *               nothing of each other write to no common line, then. Who waits is in a tree under a small guard, O(log
+ *               n) in those who wait; newcomers look there only if they may meet one.
  *   Fairness    G9 below. Requests that conflict with nobody never queue.
- *   Order rules A thread that holds a range of a lock and asks for another of the same lock says IVS_NESTED, and asks in
- *               ascending order; or it takes all at once with ivs_range_lock_set, which does both. Without IVS_NESTED it
- *               may wait for one who waits for it. A holder of a shared range must not ask for it exclusively
- *               (ivs_range_try_upgrade does not wait). With IVSKIP_DEBUG such requests are answered -EDEADLK, and
- *               other_start and other_end of the handle tell which range is in the way.
+ *   Order rules A thread that holds a range of a lock and asks for another of the same lock says IVS_NESTED, and asks
+ *               in ascending order, above all that it holds; or it takes all at once with ivs_range_lock_set, which
+ *               does both. Where it may hold something that ends above the start of what it asks for (shared ranges
+ *               that overlap), it says so in `held_end`. Otherwise it may wait for one who waits for it. A holder of a
+ *               shared range must not ask for it exclusively (ivs_range_try_upgrade does not wait). With IVSKIP_DEBUG
+ *               such requests are answered -EDEADLK, and other_start and other_end of the handle tell which range is in
+ *               the way: where a thread would wait for itself, directly or over others. Requests with a time limit, and
+ *               asynchronous ones, are no part of such a cycle.
+ *   Callbacks   those of asynchronous requests run one after the other, in the order in which they were let in, in a
+ *               thread that is in a call on the lock: mostly the one whose release lets them in, but while one thread
+ *               is at it, it answers those of others, too. A callback may ask, cancel and let go; what it lets in is
+ *               answered after it returned, not inside it.
  *   Threads     a range may be released by another thread than took it; with IVSKIP_DEBUG the owner must be the same
  *               (set `owner` to a number of your own, of a task or a transaction, if threads hand ranges on).
  *   Fork        the child calls ivs_range_lock_reset_after_fork; all ranges are free there.
  *   Not         across processes; from signal or interrupt handlers; recursive.
  *
  *   G8  Holders exclude each other just as the modes say, at each instant, on each key; and never otherwise.
- *   G9  A request that waits is overtaken by no shared request that begins later and conflicts with it, if it is the
- *       first exclusive one of the lock that waits; by no exclusive one, once it was woken in vain, if it is the first
- *       such. So it waits at most twice the longest time for which a conflicting range is held, plus wake-ups, once
- *       those who waited before it, for whatever range, have what they want. Members of a set but the first, and nested
- *       requests, are not held back: a steady stream of them can keep one waiting. A release wakes those only who waited for what it let go, and of those
- *       who conflict with each other only the first.
+ *   G9  Requests that wait are served in their order wherever they conflict, and not held up elsewhere. A newcomer that
+ *       conflicts with one that waits does not overtake it if it is shared and the other exclusive, or once the other
+ *       was woken in vain. So a request waits, once those who waited before it and conflict with it have had their
+ *       turns, at most for twice the longest time for which a conflicting range is held, plus wake-ups. Members of
+ *       a set but the first, and nested requests, are newcomers like others, unless their owner holds a range at or
+ *       above the start of the one that waits (or of one that this one waits for): then they go first, for it might
+ *       wait for them. A release wakes those only who waited for what it let go, and of those who conflict with each
+ *       other the first.
  *   G10 A request that failed, ran out of time or was cancelled holds nothing, and nobody waits because of it.
  */
 #ifndef IVSKIP_H
@@ -357,6 +369,7 @@
 #define ivs_map_reset_after_fork        IVS_SYM_(ivs_map_reset_after_fork)
 #define ivs_range_lock_init             IVS_SYM_(ivs_range_lock_init)
 #define ivs_range_lock_prepare          IVS_SYM_(ivs_range_lock_prepare)
+#define ivs_range_lock_barrier          IVS_SYM_(ivs_range_lock_barrier)
 #define ivs_range_lock_destroy          IVS_SYM_(ivs_range_lock_destroy)
 #define ivs_range_lock                  IVS_SYM_(ivs_range_lock)
 #define ivs_range_trylock               IVS_SYM_(ivs_range_trylock)
@@ -985,8 +998,8 @@ IVS_API int ivs_map_alloc_node(struct ivs_map *map, const struct ivs_alloc *requ
 /** Makes the entry table anew, for the nodes that there are now: searches then begin near their key instead of at the
  *  head, most often about four cache lines away from the answer in a map of any size. Worth a call after a map was
  *  filled, and again when its nodes have become several times as many or have moved to other keys: updates keep entries
- *  right, but the table does not grow, and one that is stale costs searches up to a third more than none. Takes 16 to 33
- *  bytes for each node, in one piece.
+ *  right, but the table does not grow, and one that is stale costs searches up to a third more than none. Takes 16 to
+ *  33 bytes for each node, in one piece.
  *  Context: outside read sections, no range held by the caller; the allocator may sleep; leaves its own read section
  *  now and then; locks single nodes for a moment, like a short update, and skips those that are locked.
  *  Progress: linear in the nodes; all other operations go on meanwhile.
@@ -1134,12 +1147,21 @@ IVS_API int ivs_range_lock_init(struct ivs_range_lock *lock, struct ivs_domain *
  *  Lifetime: until ivs_range_lock_destroy. */
 IVS_API int ivs_range_lock_prepare(struct ivs_range_lock *lock) IVS_MUST_CHECK;
 
+/** Waits until the storage of all handles that were released may be used again (clear `borrowed` then).
+ *  Context: outside read sections; sleeps.
+ *  Progress: waits for a grace period.
+ *  Ordering: as ivs_domain_barrier.
+ *  Returns: 0; -EINVAL: NULL; -EDEADLK: inside a read section, or in a release callback.
+ *  Lifetime: unchanged. */
+IVS_API int ivs_range_lock_barrier(struct ivs_range_lock *lock) IVS_MUST_CHECK;
+
 /** Ends a lock. It may be called as soon as the last holder's release is under way: that one is waited for.
  *  Context: outside read sections; no other call on the lock runs but releases; sleeps.
  *  Progress: linear in the pieces that are kept; waits for a grace period.
  *  Ordering: all that was done under the lock happens before the return.
- *  Returns: 0; -EINVAL: NULL; -EBUSY: a range is held or waited for, nothing done; -EDEADLK: inside a read section.
- *  Lifetime: the memory may be reused; it is an idle lock again. */
+ *  Returns: 0; -EINVAL: NULL; -EBUSY: a range is held or waited for (a shared release of several pieces, or one that
+ *  is not the last, may still be at it), nothing done; -EDEADLK: inside a read section, or in a callback of the lock.
+ *  Lifetime: the memory may be reused; it is an idle lock again, and storage is the caller's. */
 IVS_API int ivs_range_lock_destroy(struct ivs_range_lock *lock) IVS_MUST_CHECK;
 
 #if defined(__cplusplus) /* a function and a struct of one name: write `struct ivs_range_lock`, in C++ too */
@@ -1151,8 +1173,9 @@ IVS_API int ivs_range_lock_destroy(struct ivs_range_lock *lock) IVS_MUST_CHECK;
  *  Context: outside read sections; sleeps.
  *  Progress: blocking, fair (G9). One who asks for what nobody else wants never waits for a holder.
  *  Ordering: acquire: pairs with the release of whoever held a part before.
- *  Returns: 0; -EINVAL: NULL, bad range or mode; -ENOMEM: for the pieces (never where the lock is idle, nor for the
- *  range that was held last); -EPERM: the handle is in use; -EDEADLK: inside a read section, or (IVSKIP_DEBUG) by
+ *  Returns: 0; -EINVAL: NULL, bad range or mode; -ENOMEM: for the table or for pieces (never where the lock was not
+ *  yet held by two at once and is idle; nor, with a table and unused `storage`, where no shared range must be cut);
+ *  -EPERM: the handle is in use; -EDEADLK: inside a read section, or (IVSKIP_DEBUG) by
  *  waiting, the owner would wait for itself; other_start and other_end tell for which range.
  *  Lifetime: the handle belongs to the lock until the release.
  *  Source: A. Kogan, D. Dice, S. Issa, Scalable range locks for scalable address spaces and beyond, EuroSys 2020 (a
@@ -1183,8 +1206,8 @@ IVS_API int ivs_range_timedlock(struct ivs_range_lock *lock, struct ivs_range *r
 
 /** As ivs_range_lock, without sleeping: if the range is not free, done(range, result) is called once when it is ours
  *  (0), or when that failed (-ENOMEM). For event loops: let it write to an eventfd.
- *  Context: as ivs_range_trylock. `done` runs in the thread that let the range go, inside its call; it must not wait;
- *  it may release ranges.
+ *  Context: as ivs_range_trylock. `done` runs in another call on the lock, mostly the one that let the range go, and
+ *  maybe of a bystander (manual: Callbacks); it must not wait, nor destroy the lock; it may ask, cancel, and let go.
  *  Progress: as ivs_range_trylock; fair as ivs_range_lock.
  *  Ordering: acquire, before the return of 0 or the call of `done`.
  *  Returns: 0: it is ours at once, `done` will not be called; -EINPROGRESS: `done` will be; else as ivs_range_lock.
@@ -1196,15 +1219,15 @@ IVS_API int ivs_range_lock_async(struct ivs_range_lock *lock, struct ivs_range *
  *  Context: outside read sections; may sleep for a moment.
  *  Progress: waits for no holder.
  *  Ordering: none.
- *  Returns: 0: it is gone, `done` will not be called; -EBUSY: it does not wait: `done` was called or is about to be;
- *  -EPERM: not a request of this lock, or one that sleeps; -EINVAL: NULL.
- *  Lifetime: after 0 the handle is the caller's again. */
+ *  Returns: 0: it is gone, `done` will not be called; -EBUSY: it does not wait: it was answered, or `done` is about to
+ *  be called; -EPERM: no asynchronous request, or of another lock; -EINVAL: NULL.
+ *  Lifetime: the handle must stay until the return; after 0 it is the caller's again. */
 IVS_API int ivs_range_cancel(struct ivs_range_lock *lock, struct ivs_range *range) IVS_MUST_CHECK;
 
 /** Lets a range go, and wakes those who waited for it.
  *  Context: any thread (IVSKIP_DEBUG: of the same owner); outside read sections; waits for no holder. It grants
  *  asynchronous requests, and runs their callbacks; but for these it does not allocate.
- *  Progress: wait-free if it was exclusive and nobody waits.
+ *  Progress: wait-free if it was exclusive, not in `storage`, and nobody waits.
  *  Ordering: release.
  *  Returns: 0; -EINVAL: NULL; -EPERM: not held, or held in another lock, a moved or changed handle, released twice,
  *  another owner (IVSKIP_DEBUG): nothing done.
@@ -1490,7 +1513,7 @@ static inline uint64_t ivs_host_now_(void) {
 #ifndef IVSKIP_HOST_PARK
 #define IVSKIP_HOST_PARK(word, ticket, deadline) ivs_host_park_((word), (ticket), (deadline))
 #define IVSKIP_HOST_WAKE(word)                   ivs_host_wake_(word)
-#if defined(__linux__)
+#if defined(__linux__) && !defined(IVS_NO_FUTEX_)
 #include <sys/syscall.h>
 #include <unistd.h>
 enum { IVS_FUTEX_WAKE_ = 1 | 128, IVS_FUTEX_WAIT_BITSET_ = 9 | 128 }; /* private; absolute monotonic time-out */
@@ -1522,17 +1545,55 @@ static void ivs_host_wake_(uint32_t *word) {
     (void)syscall(IVS_FUTEX_, word, IVS_FUTEX_WAKE_, 0x7fffffff, (void *)0, (void *)0, 0);
 }
 #else
-/* Elsewhere a waiter naps and looks again. */
+/* Elsewhere a waiter sleeps at one of a few conditions, by its word's address. This, and a thread's record, is all that
+ * belongs to the program and not to an object of the caller's. */
+struct ivs_park_ {
+    pthread_mutex_t mutex;
+    pthread_cond_t moved;
+};
+#define IVS_PARK_                                                                                                      \
+    { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER }
+static struct ivs_park_ ivs_parks_[8] = {IVS_PARK_, IVS_PARK_, IVS_PARK_, IVS_PARK_,
+                                         IVS_PARK_, IVS_PARK_, IVS_PARK_, IVS_PARK_};
+
+static struct ivs_park_ *ivs_park_of_(const uint32_t *word) { return &ivs_parks_[((uintptr_t)word >> 6) % 8]; }
+
+/* At most a second at once, for the clock of a condition may be set. */
 static void ivs_host_park_(uint32_t *word, uint32_t ticket, uint64_t deadline) {
-    struct timespec nap = {0, 100000};
-    (void)deadline;
-    if (ivs_load_acquire_32_(word) == ticket) (void)nanosleep(&nap, NULL); /* [P5] */
+    struct ivs_park_ *park = ivs_park_of_(word);
+    uint64_t now = IVSKIP_HOST_NOW(), most = 1000000000u;
+    struct timespec until;
+    if (deadline <= now) return;
+    if (deadline - now < most) most = deadline - now;
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    most += (uint64_t)until.tv_nsec;
+    until.tv_sec += (time_t)(most / 1000000000u);
+    until.tv_nsec = (long)(most % 1000000000u);
+    (void)pthread_mutex_lock(&park->mutex);
+    if (ivs_load_acquire_32_(word) == ticket) /* [P5] */
+        (void)pthread_cond_timedwait(&park->moved, &park->mutex, &until);
+    (void)pthread_mutex_unlock(&park->mutex);
 }
 
-static void ivs_host_wake_(uint32_t *word) { (void)word; }
+static void ivs_host_wake_(uint32_t *word) {
+    struct ivs_park_ *park = ivs_park_of_(word);
+    (void)pthread_mutex_lock(&park->mutex);
+    (void)pthread_cond_broadcast(&park->moved);
+    (void)pthread_mutex_unlock(&park->mutex);
+}
+
+/* In the child of a fork: whoever held a mutex is not there. */
+static void ivs_parks_reset_(void) {
+    const struct ivs_park_ fresh = IVS_PARK_;
+    for (int i = 0; i < 8; i++) ivs_parks_[i] = fresh;
+}
+#define IVS_PARKS_RESET_() ivs_parks_reset_()
 #endif
 #endif
 #endif /* userspace */
+#ifndef IVS_PARKS_RESET_
+#define IVS_PARKS_RESET_() ((void)0)
+#endif
 
 /*
  * The RCU of others, by one set of names. Under ThreadSanitizer the packaged liburcu, which is not instrumented,
@@ -3644,6 +3705,7 @@ int ivs_map_reset_after_fork(struct ivs_map *map) {
     if (!map || map->magic_ != IVS_MAP_MAGIC_) return IVS_EINVAL;
     if (map->domain_ == &map->own_ && ivs_domain_reset_after_fork(map->domain_)) return IVS_EINVAL;
     for (unsigned l = 0; l < IVSKIP_MAX_HEIGHT; l++) end[l] = &map->head_;
+    IVS_PARKS_RESET_();
     map->height_ = 1;
     map->tuning_ = 0;
     for (node = &map->head_; node; node = ivs_successor_(node)) {
@@ -3892,28 +3954,36 @@ int ivs_map_dump(struct ivs_map *map, enum ivs_dump_format format, void (*put)(v
  * A held range is one unlocked node of a map (exclusive) or several that make it up (shared: cut where the ranges of
  * others begin and end), and each such piece has a state in front of its node:
  *
- *     63 ........... 32 | 31 ........... 4 |   3  |     2     |   1  |   0
- *     acquisitions      | shared holders   | KEPT | EXCLUSIVE | WAIT | DEAD
+ *     63 ........ 44 | 43 ......... 24 | 23 ......... 4 |   3  |     2     |   1  |   0
+ *     end with it    | begin with it   | shared holders | KEPT | EXCLUSIVE | WAIT | DEAD
  *
  * A piece that nobody holds may stay for the next who asks for just that range (KEPT): that one finds it by a query and
  * takes it by one CAS. Others look on it as on a gap.
  *
- *   R1  a piece is taken only by a CAS on its state that sees no DEAD, or by coming into the map taken. Whoever replaces
- *       a node holds its level-0 lock, and has set DEAD before by a CAS that saw no exclusive holder. So a piece that
- *       is taken is in the map, and stays there until it is let go or, shared, replaced by pieces with its count.
+ *   R1  a piece is taken only by a CAS on its state that sees no DEAD, or by coming into the map taken. Whoever
+ *       replaces a node holds its level-0 lock, and has set DEAD before by a CAS that saw no exclusive holder. So a
+ *       piece that is taken is in the map, and stays there until it is let go or, shared, replaced by pieces with its
+ *       count.
  *   R2  the bounds of a holder's pieces, together, are its range: an exclusive holder's is one piece with just
  *       its bounds, and a cut is made where a shared range begins or ends. Two who conflict share a key, so they would
- *       share a piece, which R1 forbids; no key outside a range is looked at.
+ *       share a piece, which R1 forbids; no key outside a range is looked at. A piece counts the holders that begin
+ *       with it and those that end with it: two neighbours are joined only where there are none of these between them.
  *   R3  WAIT is set on a held piece only, under the queue's guard, by one who is then marked SLEEPING for its bounds;
  *       the release that empties the piece clears WAIT in the same RMW, then takes the guard and passes: so no wake is
  *       lost. Parts of a cut piece inherit it.
- *   R4  one who waits is AWAKE (it tries, or is about to), or SLEEPING (R3), or SKIPPED: then an AWAKE one before it in
- *       the queue conflicts with it, or it is barred (R5). Whoever ceases to be such a reason settles with those it held.
- *   R5  the first exclusive one of the queue bars shared ones, behind it and newcomers, whom it conflicts with; the first
- *       who was woken in vain bars exclusive ones in the same way. Those who hold ranges already (NESTED) are not
- *       barred: else it would wait for them for ever.
+ *   R4  one who waits stands BEHIND an earlier one that conflicts with it, or there is none such and it is AWAKE (it
+ *       tries, or is about to) or SLEEPING (R3). Whoever leaves the queue looks after those who stand behind it.
+ *   R5  who waits stands behind all earlier ones that conflict with it. A shared newcomer queues if an exclusive one
+ *       that waits conflicts with it; an exclusive newcomer, if one does that was woken in vain. A nested one, whose
+ *       owner holds no key above above_, passes by those whose low_ is not above that. No cycle: let low_ of one who
+ *       waits be the least of its own start and the low_ of those it stands behind. Whoever it waits for holds a key at
+ *       or above low_; if that one waits, then (ascending order) for keys above that, and behind those only whose low_
+ *       is above; so it never comes to one who holds nothing above above_.
  *   R6  a release that will pass counts itself in `wakers` before its RMW on the piece: who destroys the lock sees the
- *       piece free, so it sees the count, and waits. A release that need not pass touches nothing after its RMW.
+ *       piece free, so it sees the count, and waits. A release that need not pass touches nothing after its RMW but
+ *       inside a read section.
+ *   R7  a piece in the caller's storage has one holder, is joined by nobody, and leaves the map with that one at the
+ *       latest: others who share a part replace it. So the storage is the caller's a grace period after the release.
  */
 #define IVS_PIECE_DEAD_      ((ivs_u64_)1)
 #define IVS_PIECE_WAIT_      ((ivs_u64_)2)
@@ -4234,29 +4304,38 @@ static bool ivs_range_sleeps_(struct ivs_ranges_ *table, struct ivs_range *range
     return held;
 }
 
-/* It may try. A sleeper is woken under the guard, which it takes before it leaves: so its handle is there. */
-static void ivs_range_rouse_(struct ivs_ranges_ *table, struct ivs_range *range) {
+/* It may try. A sleeper is woken under the guard, which it takes before it leaves: so its handle is there. An
+ * asynchronous one comes before those in `roused`. */
+static void ivs_range_rouse_(struct ivs_ranges_ *table, struct ivs_range *range, struct ivs_range **roused) {
     range->flags_ |= IVS_RANGE_WOKEN_;
     table->wakes++;
     ivs_range_mark_(table, range, IVS_RANGE_AWAKE_); /* its next try acquires [P18] */
     if (range->flags_ & IVS_RANGE_ASYNC_) {
-        range->chain_ = NULL;
-        *(table->run ? &table->run_last->chain_ : &table->run) = range;
-        table->run_last = range;
+        range->chain_ = *roused;
+        *roused = range;
     } else {
         IVSKIP_HOST_WAKE(&range->state_);
     }
+}
+
+/* These are answered after those that were roused before. */
+static void ivs_ranges_roused_(struct ivs_ranges_ *table, struct ivs_range *roused) {
+    if (!roused) return;
+    *(table->run ? &table->run_last->chain_ : &table->run) = roused;
+    while (roused->chain_) roused = roused->chain_;
+    table->run_last = roused;
 }
 
 /* [start, last] was let go (held_shared: shared holders stay): those who slept for it may try. They conflict with none
  * who came before, so with none of each other, but for nested ones. */
 static void ivs_range_pass_(struct ivs_ranges_ *table, uint64_t start, uint64_t last, bool held_shared) {
     struct ivs_wanted_ w = ivs_wanted_(start, last, IVS_WAITS_ASLEEP_);
-    struct ivs_range *range = NULL;
+    struct ivs_range *range = NULL, *roused = NULL;
     while ((range = ivs_queue_next_(table, &w, range)) != NULL)
         if (ivs_meets_(range->by_start_, range->by_last_, start, last) &&
             !(held_shared && range->mode_ == IVS_EXCLUSIVE))
-            ivs_range_rouse_(table, range);
+            ivs_range_rouse_(table, range, &roused);
+    ivs_ranges_roused_(table, roused);
 }
 
 /* With the kind of one that tries: `state` is AWAKE or TRYING. */
@@ -4280,7 +4359,7 @@ static void ivs_range_enqueue_(struct ivs_ranges_ *table, struct ivs_range *rang
 /* Leaves the queue; guard held. Those who stood behind it stand behind another, sleep for what it took, or may try. */
 static void ivs_range_dequeue_(struct ivs_ranges_ *table, struct ivs_range *range, bool got) {
     uint64_t waited = IVSKIP_HOST_NOW() - range->since_;
-    struct ivs_range *other, *ahead;
+    struct ivs_range *other, *ahead, *roused = NULL;
     if (range->behind_) ivs_range_unlink_(&range->behind_->train_, range);
     range->behind_ = NULL;
     ivs_queue_remove_(table, range);
@@ -4294,8 +4373,9 @@ static void ivs_range_dequeue_(struct ivs_ranges_ *table, struct ivs_range *rang
         if (ahead) ivs_range_stand_(table, other, ahead);
         else if (!got ||
                  !ivs_range_sleeps_(table, other, other->start_ > range->start_ ? other->start_ : range->start_))
-            ivs_range_rouse_(table, other);
+            ivs_range_rouse_(table, other, &roused);
     }
+    ivs_ranges_roused_(table, roused);
 }
 
 #if IVS_RANGE_TRACK_
@@ -4734,10 +4814,10 @@ static void ivs_piece_mend_(struct ivs_ranges_ *table, uint64_t start, uint64_t 
 }
 
 /*
- * A new piece stays after its first release while few are kept, and else with probability 1/8; who adds a piece looks, with
- * the same probability, or always where it cuts, at eight. Up to four that nobody holds are removed, or joined with
- * their neighbour. So about a third of the pieces at most are free, what is used again is soon found, and what never
- * comes again is not in the way; and a long shared range, into which short ones cut, is not in pieces for ever.
+ * A new piece stays after its first release while few are kept, and else with probability 1/8; who adds a piece looks,
+ * with the same probability, or always where it cuts, at eight. Up to four that nobody holds are removed, or joined
+ * with their neighbour. So about a third of the pieces at most are free, what is used again is soon found, and what
+ * never comes again is not in the way; and a long shared range, into which short ones cut, is not in pieces for ever.
  */
 static bool ivs_piece_keep_(struct ivs_ranges_ *table) {
     return ivs_load_relaxed_64_(&table->kept) < IVS_RANGE_CACHE_ || (ivs_random_(table->domain) >> 20) % 8 == 0;
@@ -4814,8 +4894,8 @@ static int ivs_range_try_(struct ivs_ranges_ *table, struct ivs_range *range, ui
 
 static void ivs_range_answer_(struct ivs_ranges_ *table, struct ivs_range *range);
 
-/* Guard held, as before and after: asynchronous requests that were roused are answered, by one thread at a time, and one
- * after the other: a callback that lets ranges go leaves what it rouses to those above it. */
+/* Guard held, as before and after: asynchronous requests that were roused are answered, by one thread at a time, and
+ * one after the other: a callback that lets ranges go leaves what it rouses to those above it. */
 static void ivs_ranges_run_(struct ivs_ranges_ *table) {
     if (table->running) return;
     table->running = true;
@@ -4897,8 +4977,8 @@ static bool ivs_piece_return_(struct ivs_ranges_ *table, const struct ivs_range 
     there = lock.count == 1 && node->foreign_;
     if (there) {
         state = ivs_load_relaxed_64_(&ivs_piece_of_(node)->state);
-        while (!ivs_cas_acq_rel_64_(&ivs_piece_of_(node)->state, &state, IVS_PIECE_DEAD_)) {
-        } /* [P18] */
+        while (!ivs_cas_acq_rel_64_(&ivs_piece_of_(node)->state, &state, IVS_PIECE_DEAD_)) /* [P18] */
+            continue;
         ivs_pieces_gone_(table, &lock);
         ivs_swap_(&lock, NULL, 0);
     }
@@ -5233,28 +5313,31 @@ static void ivs_range_unrun_(struct ivs_ranges_ *table, struct ivs_range *range)
     if (table->run_last == range) table->run_last = before;
 }
 
+/* Its callback may let it go just now: so no more is read of one that does not wait than what only a request writes. */
 int ivs_range_cancel(struct ivs_range_lock *lock, struct ivs_range *range) {
     struct ivs_ranges_ *table;
     uintptr_t word;
-    uint32_t state;
+    uint32_t state = 0;
+    int r;
     if (!lock || !range) return IVS_EINVAL;
-    if (range->self_ != range || range->lock != lock || !(range->flags_ & IVS_RANGE_ASYNC_)) return ivs_misuse_();
     word = ivs_load_acquire_word_(&lock->root_); /* [P19] */
-    if (!(word & IVS_ROOT_TABLE_)) return IVS_EBUSY;
-    table = ivs_table_of_(word);
-    ivs_guard_(table);
-    while ((state = ivs_load_relaxed_32_(&range->state_)) == IVS_RANGE_TRYING_) { /* somebody finds out just now */
+    table = word & IVS_ROOT_TABLE_ ? ivs_table_of_(word) : NULL;
+    if (table) ivs_guard_(table);
+    while (table && (state = ivs_load_relaxed_32_(&range->state_)) == IVS_RANGE_TRYING_) { /* found out just now */
         ivs_unguard_(table);
         IVSKIP_HOST_YIELD();
         ivs_guard_(table);
     }
-    if (state) {
+    r = range->self_ != range || !(range->flags_ & IVS_RANGE_ASYNC_) || (state && range->lock != lock) ? IVS_EPERM
+        : state                                                                                        ? 0
+                                                                                                       : IVS_EBUSY;
+    if (r == 0) {
         if (state == IVS_RANGE_AWAKE_) ivs_range_unrun_(table, range);
         ivs_range_dequeue_(table, range, false);
         ivs_ranges_run_(table);
     }
-    ivs_unguard_(table);
-    return state ? 0 : IVS_EBUSY;
+    if (table) ivs_unguard_(table);
+    return r;
 }
 
 /* Is it held, by this handle, in this lock? */
@@ -5456,6 +5539,13 @@ int ivs_range_lock_prepare(struct ivs_range_lock *lock) {
     return ivs_ranges_begin_(lock, ivs_load_acquire_word_(&lock->root_)); /* [P19] */
 }
 
+int ivs_range_lock_barrier(struct ivs_range_lock *lock) {
+    uintptr_t word;
+    if (!lock) return IVS_EINVAL;
+    word = ivs_load_acquire_word_(&lock->root_); /* [P19] */
+    return word & IVS_ROOT_TABLE_ ? ivs_domain_barrier(ivs_table_of_(word)->domain) : 0;
+}
+
 /* How many pieces are held, and how many are kept; their acquisitions. */
 static void ivs_pieces_count_(struct ivs_ranges_ *table, struct ivs_range_stats *stats) {
     struct ivs_node *node;
@@ -5645,6 +5735,8 @@ int ivs_range_lock_dump(struct ivs_range_lock *lock, void (*put)(void *ctx, cons
 #undef IVS_TSAN_GRACE_OVER_
 #undef IVS_CLOCK_
 #undef IVS_FUTEX_
+#undef IVS_PARK_
+#undef IVS_PARKS_RESET_
 #undef IVS_MAP_MAGIC_
 #undef IVS_DOMAIN_MAGIC_
 #undef IVS_FOREVER_

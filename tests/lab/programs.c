@@ -689,6 +689,7 @@ static long do_range(const struct op *op) {
     struct ivs_range *range = handle(me, op->kind == ASYNC ? 3 + op->a : 0);
     unsigned nested = me < LAB_THREADS && handles[HANDLES * me + 2].lock ? IVS_NESTED : 0;
     int r;
+    if (op->kind != HELD) range->held_end = nested ? handles[HANDLES * me + 2].end : 0;
     switch (op->kind) {
     case HELD: return ivs_range_lock(ranges, handle(op->v, 2), op->a, op->b, op->h);
     case FREE: let_go(handle(me, 2)); return 0;
