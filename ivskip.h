@@ -1420,7 +1420,7 @@ static inline struct ivs_node *ivs_lock_next(const struct ivs_lock *lock, const 
  *       what the piece was when it was cut.
  *   P19 a range lock's root changes -> the next look at it: the handle of the one who holds it, the table, what the
  *       holder before did.
- *   P20 a release has passed -> the lock is destroyed: the table is not touched any more.
+ *   P20 a release has passed, or a piece in storage is retired -> destroy, barrier: neither is touched any more.
  *   P15 (liburcu, host) the flag that a grace period is under way, and the stack of what
  *   waits for the next: either the
  *       callback finds what was pushed, or the pusher finds that it must start. Store
@@ -3983,7 +3983,8 @@ int ivs_map_dump(struct ivs_map *map, enum ivs_dump_format format, void (*put)(v
  *       piece free, so it sees the count, and waits. A release that need not pass touches nothing after its RMW but
  *       inside a read section.
  *   R7  a piece in the caller's storage has one holder, is joined by nobody, and leaves the map with that one at the
- *       latest: others who share a part replace it. So the storage is the caller's a grace period after the release.
+ *       latest: others who share a part replace it, and are counted in `lenders` until they have retired it. So the
+ *       storage is the caller's when no lender is left and a grace period is over.
  */
 #define IVS_PIECE_DEAD_      ((ivs_u64_)1)
 #define IVS_PIECE_WAIT_      ((ivs_u64_)2)
@@ -4037,7 +4038,7 @@ struct ivs_ranges_ {
     unsigned char pad2[IVS_LINE_];
     ivs_u64_ kept; /* pieces with KEPT */
     ivs_u64_ hand; /* where the next free one is looked for */
-    uint32_t wakers;
+    uint32_t wakers, lenders;
     uint32_t guard;                   /* 0 free, 1 held, 2 held and waited for; of what follows */
     struct ivs_range *queue;          /* the root of those who wait */
     struct ivs_range *run, *run_last; /* asynchronous ones that were roused, in that order */
@@ -4162,7 +4163,7 @@ static void ivs_queue_rotate_(struct ivs_ranges_ *table, struct ivs_range *at) {
     ivs_queue_sum_(at);
 }
 
-static ivs_u64_ ivs_queue_weight_(const struct ivs_range *range) { return ivs_mix_((uintptr_t)range); }
+static ivs_u64_ ivs_queue_weight_(const struct ivs_range *range) { return ivs_mix_(range->ticket_); }
 
 /* Equal starts: who came later is further right. */
 static void ivs_queue_insert_(struct ivs_ranges_ *table, struct ivs_range *range) {
@@ -4480,6 +4481,7 @@ static int ivs_range_block_(struct ivs_ranges_ *table, struct ivs_range *range, 
 struct ivs_spares_ {
     struct ivs_node *first, **run, *few[8];
     size_t count, room;
+    bool lender; /* a piece in a caller's storage is replaced [R7] */
 };
 
 static void ivs_spares_run_free_(struct ivs_domain *domain, struct ivs_spares_ *spares) {
@@ -4589,8 +4591,9 @@ static struct ivs_node *ivs_piece_at_(struct ivs_ranges_ *table, struct ivs_rang
     return ivs_node_init_at(table->domain, range->storage, 1, 0, 1, NULL);
 }
 
-static void ivs_piece_taken_(struct ivs_ranges_ *table, struct ivs_range *range, struct ivs_node *node) {
-    if (node->foreign_) range->borrowed = 1;
+/* It is in the map; if it is shared, others may have replaced it by now. */
+static void ivs_piece_taken_(struct ivs_ranges_ *table, struct ivs_range *range, struct ivs_node *node, bool lent) {
+    if (lent) range->borrowed = 1;
     if (range->mode_ == IVS_EXCLUSIVE) ivs_piece_own_(range, node, 1);
     else ivs_granted_(table, 1);
 }
@@ -4609,9 +4612,9 @@ static int ivs_range_look_(struct ivs_ranges_ *table, struct ivs_range *range, s
         if (!*fresh && (IVS_MALLOC_WHILE_HELD_ || (table->domain->ops_ && table->domain->ops_->alloc)))
             *fresh = ivs_piece_dress_(range, ivs_node_new(table->domain, 0, 1, NULL, IVS_NOSLEEP));
         if (*fresh && !(word & IVS_FLAGS_)) {
-            struct ivs_node *mine = *fresh;
-            if (ivs_insert_at_(&table->map, before, &word, mine)) { /* exactly [I1] */
-                ivs_piece_taken_(table, range, mine);
+            bool lent = (*fresh)->foreign_;
+            if (ivs_insert_at_(&table->map, before, &word, *fresh)) { /* exactly [I1] */
+                ivs_piece_taken_(table, range, *fresh, lent);
                 *fresh = NULL;
                 *made = true;
                 r = 0;
@@ -4740,6 +4743,9 @@ static int ivs_pieces_replace_(struct ivs_ranges_ *table, struct ivs_lock *lock,
     }
     (void)ivs_pieces_cut_(lock, range, spares);
     ivs_pieces_gone_(table, lock);
+    for (struct ivs_node *node = ivs_lock_first(lock); node; node = ivs_lock_next(lock, node))
+        spares->lender |= node->foreign_;
+    if (spares->lender) (void)ivs_add_relaxed_32_(&table->lenders, 1); /* before the holder can see that it is gone */
     if (spares->run[0]->foreign_) range->borrowed = 1;
     if (range->mode_ == IVS_EXCLUSIVE) ivs_piece_own_(range, spares->run[0], !upgrade);
     else ivs_granted_(table, 1);
@@ -4760,6 +4766,7 @@ static int ivs_range_rebuild_(struct ivs_ranges_ *table, struct ivs_range *range
         r = ivs_pieces_replace_(table, &lock, range, upgrade, spares, &need, key);
         (void)ivs_map_unlock(&lock);
     } while (r == IVS_AGAIN_);
+    if (spares->lender) (void)ivs_add_release_32_(&table->lenders, (uint32_t)-1); /* [P20] retired by now */
     return r;
 }
 
@@ -4863,15 +4870,16 @@ static void ivs_ranges_trim_(struct ivs_ranges_ *table) {
 /* Takes the range, or says where something is in the way; waits for no holder. */
 static int ivs_range_try_(struct ivs_ranges_ *table, struct ivs_range *range, uint64_t *key) {
     struct ivs_node *fresh = NULL;
-    bool made = false;
+    bool made = false, lent;
     int r;
     while ((r = ivs_range_look_(table, range, &fresh, &made, key)) == IVS_ENOENT) {
         if (!fresh) fresh = ivs_piece_dress_(range, ivs_node_new(table->domain, 0, 1, NULL, IVS_SLEEP));
         if (!fresh) fresh = ivs_piece_dress_(range, ivs_piece_at_(table, range));
+        lent = fresh && fresh->foreign_;
         r = fresh ? ivs_map_insert_node(&table->map, fresh) : IVS_ENOMEM;
         if (r == IVS_EEXIST) continue;
         if (r == 0) {
-            ivs_piece_taken_(table, range, fresh);
+            ivs_piece_taken_(table, range, fresh, lent);
             fresh = NULL;
             made = true;
         }
@@ -5540,10 +5548,15 @@ int ivs_range_lock_prepare(struct ivs_range_lock *lock) {
 }
 
 int ivs_range_lock_barrier(struct ivs_range_lock *lock) {
+    struct ivs_ranges_ *table;
     uintptr_t word;
     if (!lock) return IVS_EINVAL;
     word = ivs_load_acquire_word_(&lock->root_); /* [P19] */
-    return word & IVS_ROOT_TABLE_ ? ivs_domain_barrier(ivs_table_of_(word)->domain) : 0;
+    if (!(word & IVS_ROOT_TABLE_)) return 0;
+    table = ivs_table_of_(word);
+    if (ivs_in_section_(table->domain)) return IVS_EDEADLK;
+    while (ivs_load_acquire_32_(&table->lenders)) IVSKIP_HOST_YIELD(); /* [P20] [R7] */
+    return ivs_domain_barrier(table->domain);
 }
 
 /* How many pieces are held, and how many are kept; their acquisitions. */
@@ -5607,7 +5620,7 @@ int ivs_range_lock_reset_after_fork(struct ivs_range_lock *lock) {
     table->kept = kept;
     table->queue = table->run = table->holders = NULL;
     table->running = false;
-    table->guard = table->wakers = table->waits_kinds = 0;
+    table->guard = table->wakers = table->lenders = table->waits_kinds = 0;
     return 0;
 }
 
