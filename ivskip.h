@@ -5057,8 +5057,9 @@ static void ivs_leave_shared_(struct ivs_ranges_ *table, struct ivs_range *range
     ivs_domain_read_enter(table->domain);
     while (!over) {
         struct ivs_node *node = ivs_map_query_rcu(&table->map, at);
-        uint64_t end = node->last; /* may be gone once it is let go */
-        IVS_ASSERT_(node->start == at && end <= last);
+        uint64_t end;
+        IVS_ASSERT_(node && node->start == at && node->last <= last);
+        end = node->last; /* the node may be gone once it is let go */
         if (!ivs_piece_leave_(table, range, node, &woke, &empty)) break;
         if (empty && at != start && !ivs_piece_keep_(table)) ivs_piece_drop_(table, at, end);
         over = end == last;

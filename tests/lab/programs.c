@@ -336,14 +336,19 @@ static const struct script scripts[] = {
      {{Share(3, 4), Free}, {Alone(2, 6)}, {Free}},
      WARM},
     {"ranges: nested, who waits for it waits first",
-     {Held(2, 3, 0, 2)},
-     {{Alone(8, 9), Free}, {Alone(0, 5)}, {Share(4, 9)}},
+     {Held(2, 3, 0, 2), Held(6, 7, 1, 2)},
+     {{Share(8, 9), Free}, {Alone(0, 5), Free}, {Alone(4, 9)}},
      WARM},
     {"ranges: joined while it is left", {Held(0, 6, 0, 1)}, {{Free}, {Share(1, 2), Share(3, 4)}}, WARM | DEEP},
     {"ranges: joined while others share it",
      {Held(0, 6, 0, 1)},
      {{Free, Share(0, 2)}, {Share(1, 2), Share(3, 4)}, {Alone(1, 4)}},
      WARM},
+    {"ranges: joined amid a release",
+     {Held(0, 6, 0, 1), Held(0, 6, 1, 1), Held(1, 2, 2, 1)},
+     {{Free}, {Free}, {Free, Share(8, 9)}},
+     WARM},
+    {"ranges: two callbacks at once", {Held(0, 2, 0, 2)}, {{Free}, {Async(0, 1)}, {Async(1, 2)}}, WARM},
     {"ranges: storage", {Held(0, 1, 0, 1), Held(8, 9, 1, 1)}, {{Own(2, 4, 2), Free}, {Share(3, 5), Free}}, WARM | DEEP},
     {"ranges: storage of one who shares",
      {Held(0, 1, 0, 1), Held(8, 9, 1, 1)},
@@ -650,8 +655,7 @@ static long do_barrier(void) {
 /* ---- range locks */
 
 static struct ivs_range_lock *ranges;
-static struct ivs_range
-    *handles; /* for each thread: two for what an operation takes, one it holds, those of callbacks */
+static struct ivs_range *handles; /* a thread's: two for an operation, one that it holds, those of callbacks */
 enum { HANDLES = 6 };
 
 static void touch(const struct ivs_range *range) {
