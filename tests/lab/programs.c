@@ -348,7 +348,7 @@ static const struct script scripts[] = {
      {Held(0, 6, 0, 1), Held(0, 6, 1, 1), Held(1, 2, 2, 1)},
      {{Free}, {Free}, {Free, Share(8, 9)}},
      WARM},
-    {"ranges: two callbacks at once", {Held(0, 2, 0, 2)}, {{Free}, {Async(0, 1)}, {Async(1, 2)}}, WARM},
+    {"ranges: two callbacks at once", {Held(0, 2, 2, 2)}, {{Async(0, 1)}, {Async(1, 2)}, {Free}}, WARM | DEEP},
     {"ranges: storage", {Held(0, 1, 0, 1), Held(8, 9, 1, 1)}, {{Own(2, 4, 2), Free}, {Share(3, 5), Free}}, WARM | DEEP},
     {"ranges: storage of one who shares",
      {Held(0, 1, 0, 1), Held(8, 9, 1, 1)},
@@ -657,6 +657,7 @@ static long do_barrier(void) {
 static struct ivs_range_lock *ranges;
 static struct ivs_range *handles; /* a thread's: two for an operation, one that it holds, those of callbacks */
 enum { HANDLES = 6 };
+static bool taken_back[HANDLES * LAB_THREADS]; /* cancelled: it must not be answered */
 
 static void touch(const struct ivs_range *range) {
     bool write = (range->mode & IVS_EXCLUSIVE) != 0;
@@ -676,6 +677,7 @@ static void let_go(struct ivs_range *range) {
 }
 
 static void ours(struct ivs_range *range, int result) {
+    LAB_CHECK(!taken_back[range - handles], "a request that was cancelled is answered");
     if (result == IVS_ENOMEM) return;
     LAB_CHECK(result == 0, "callback: %d", result);
     let_go(range);
@@ -767,6 +769,7 @@ static long do_range(const struct op *op) {
         if (r == IVS_EINPROGRESS) {
             lab_give();
             r = ivs_range_cancel(ranges, range);
+            taken_back[range - handles] = r == 0;
             return r == IVS_EBUSY || r == IVS_EPERM ? 0 : r;
         }
         break;
@@ -786,6 +789,7 @@ static void ranges_make(void) {
     handles = lab_malloc(HANDLES * LAB_THREADS * sizeof *handles);
     if (!ranges || !handles || ivs_range_lock_init(ranges, NULL)) lab_fail("setup");
     memset(handles, 0, HANDLES * LAB_THREADS * sizeof *handles);
+    memset(taken_back, 0, sizeof taken_back);
     for (unsigned t = 0; t < LAB_THREADS; t++) storages[t] = lab_malloc(IVSKIP_RANGE_STORAGE);
 }
 
