@@ -529,16 +529,19 @@ TEST(range, a_stream_of_sets_keeps_nobody_waiting) {
 /* Deadlock if the nested one stood behind who waits for one who waits for its owner. */
 TEST(range, a_nested_request_passes_by_who_waits_for_its_owner_over_others) {
     struct ivs_range t = IVS_RANGE_INIT, more = IVS_RANGE_INIT;
-    struct waiter first, second;
+    struct waiter other, first, second;
     begin();
     TAKES(t, 10, 11, IVS_EXCLUSIVE);
+    waiter_begin(&other, 190, 195, IVS_EXCLUSIVE, 0);
+    until_done(&other);
     waiter_begin(&first, 0, 100, IVS_EXCLUSIVE, 0);
     until_waiting(1);
-    waiter_begin(&second, 50, 200, IVS_SHARED, 0); /* behind the first */
+    waiter_begin(&second, 50, 200, IVS_EXCLUSIVE, 0); /* behind the first */
     until_waiting(2);
-    SAYS(ivs_range_timedlock(&lock, &more, 150, 160, IVS_EXCLUSIVE | IVS_NESTED, UINT64_C(20000000000)), 0);
-    GIVES(more);
+    SAYS(ivs_range_timedlock(&lock, &more, 150, 160, IVS_SHARED | IVS_NESTED, UINT64_C(20000000000)), 0);
+    if (more.lock) GIVES(more);
     GIVES(t);
+    waiter_end(&other);
     until_done(&first);
     waiter_end(&first);
     until_done(&second);
