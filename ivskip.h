@@ -191,7 +191,7 @@
  *     ivs_range_unlock(&lock, &range);
  *
  *   Memory      an idle lock is its 24 bytes, and so is one that one holder has: taking it cannot fail. When two hold
- *               parts at once it makes a table (about 2 KiB, then about 200 bytes for each range) from the domain's
+ *               parts at once it makes a table (1.5 KiB, then about 200 bytes for each range) from the domain's
  *               allocator; ivs_range_lock_prepare does it ahead. From then on a range may need memory, if it is not the
  *               same as one before; where that must not fail, the handle brings its own (`storage`). A release never
  *               allocates, but for a thread's record in a domain that it never used. Ranges that come again are kept,
@@ -201,8 +201,9 @@
  *               domain that it uses.
  *   Cost        held by one: two CAS. With a table: a search, O(log n) in the ranges held, and one CAS if the range was
  *               taken before, an insert if not; a release of a range that is kept is one CAS. Threads that want
- *               nothing of each other write to no common line, then. Who waits is in a tree under a small guard, O(log
- *               n) in those who wait; newcomers look there only if they may meet one.
+ *               nothing of each other write to no common line, then. Who waits is in a tree under a small guard:
+ *               O(log n) in those who wait, and linear in those that wait for what a call meets; newcomers look there
+ *               only if they may meet one.
  *   Fairness    G9 below. Requests that conflict with nobody never queue.
  *   Order rules A thread that holds a range of a lock and asks for another of the same lock says IVS_NESTED, and asks
  *               in ascending order, above all that it holds; or it takes all at once with ivs_range_lock_set, which
@@ -1080,7 +1081,8 @@ struct ivs_range {
     uint64_t owner;       /* who asks; 0: the calling thread. Set it before the request */
     uint32_t mode;        /* enum ivs_range_mode */
     uint32_t borrowed;    /* 1: `storage` is, or was, in use; ivs_range_lock_barrier, then set it to 0 */
-    uint64_t held_end;    /* with IVS_NESTED: no range that the owner holds ends above; 0: above `start` */
+    uint64_t held_end;    /* with IVS_NESTED: no range that the owner holds ends above; 0: above `start`;
+                             UINT64_MAX: 2^64 */
     void *storage;        /* NULL, or IVSKIP_RANGE_STORAGE bytes, 8-byte aligned, for when there is no memory */
     uint64_t other_start; /* after -EDEADLK: the range that can never be free */
     uint64_t other_end;
@@ -1159,8 +1161,8 @@ IVS_API int ivs_range_lock_barrier(struct ivs_range_lock *lock) IVS_MUST_CHECK;
  *  Context: outside read sections; no other call on the lock runs but releases; sleeps.
  *  Progress: linear in the pieces that are kept; waits for a grace period.
  *  Ordering: all that was done under the lock happens before the return.
- *  Returns: 0; -EINVAL: NULL; -EBUSY: a range is held or waited for (a shared release of several pieces, or one that
- *  is not the last, may still be at it), nothing done; -EDEADLK: inside a read section, or in a callback of the lock.
+ *  Returns: 0; -EINVAL: NULL; -EBUSY: a range is held or waited for (or its release has not come to where it lets go),
+ *  nothing done; -EDEADLK: inside a read section, or in a callback of the lock.
  *  Lifetime: the memory may be reused; it is an idle lock again, and storage is the caller's. */
 IVS_API int ivs_range_lock_destroy(struct ivs_range_lock *lock) IVS_MUST_CHECK;
 
@@ -1220,14 +1222,14 @@ IVS_API int ivs_range_lock_async(struct ivs_range_lock *lock, struct ivs_range *
  *  Progress: waits for no holder.
  *  Ordering: none.
  *  Returns: 0: it is gone, `done` will not be called; -EBUSY: it does not wait: it was answered, or `done` is about to
- *  be called; -EPERM: no asynchronous request, or of another lock; -EINVAL: NULL.
+ *  be called; -EPERM: no asynchronous request, or one that waits in another lock; -EINVAL: NULL.
  *  Lifetime: the handle must stay until the return; after 0 it is the caller's again. */
 IVS_API int ivs_range_cancel(struct ivs_range_lock *lock, struct ivs_range *range) IVS_MUST_CHECK;
 
 /** Lets a range go, and wakes those who waited for it.
  *  Context: any thread (IVSKIP_DEBUG: of the same owner); outside read sections; waits for no holder. It grants
  *  asynchronous requests, and runs their callbacks; but for these it does not allocate.
- *  Progress: wait-free if it was exclusive, not in `storage`, and nobody waits.
+ *  Progress: wait-free if it was exclusive, not in `storage`, nobody waits, and nobody makes the table just now.
  *  Ordering: release.
  *  Returns: 0; -EINVAL: NULL; -EPERM: not held, or held in another lock, a moved or changed handle, released twice,
  *  another owner (IVSKIP_DEBUG): nothing done.
@@ -4039,6 +4041,7 @@ struct ivs_ranges_ {
     ivs_u64_ kept; /* pieces with KEPT */
     ivs_u64_ hand; /* where the next free one is looked for */
     uint32_t wakers, lenders;
+    uint32_t lent;                    /* a piece was in a caller's storage */
     uint32_t guard;                   /* 0 free, 1 held, 2 held and waited for; of what follows */
     struct ivs_range *queue;          /* the root of those who wait */
     struct ivs_range *run, *run_last; /* asynchronous ones that were roused, in that order */
@@ -4195,7 +4198,7 @@ struct ivs_wanted_ {
     uint32_t kinds, nested;
 };
 
-static struct ivs_wanted_ ivs_wanted_(uint64_t start, uint64_t last, uint32_t kinds) {
+static struct ivs_wanted_ ivs_want_(uint64_t start, uint64_t last, uint32_t kinds) {
     struct ivs_wanted_ w = {start, last, UINT64_MAX, UINT64_MAX, 0, kinds, 0};
     return w;
 }
@@ -4239,20 +4242,25 @@ static void ivs_range_mark_(struct ivs_ranges_ *table, struct ivs_range *range, 
     ivs_queue_sums_(table, range);
 }
 
-/* The one that `range` has to stand behind, if any [R5]. */
-static struct ivs_range *ivs_range_ahead_(const struct ivs_ranges_ *table, const struct ivs_range *range) {
+/* Those that `range` has to stand behind [R5]. */
+static struct ivs_wanted_ ivs_range_wants_(const struct ivs_range *range) {
     uint32_t kinds = range->mode_ == IVS_EXCLUSIVE ? IVS_WAITS_EXCLUSIVE_ | IVS_WAITS_SHARED_ : IVS_WAITS_EXCLUSIVE_;
-    struct ivs_wanted_ w = ivs_wanted_(range->start_, range->last_, kinds);
+    struct ivs_wanted_ w = ivs_want_(range->start_, range->last_, kinds);
     w.ticket = range->ticket_;
     w.above = range->above_;
     w.nested = range->flags_ & IVS_RANGE_NESTED_;
+    return w;
+}
+
+static struct ivs_range *ivs_range_ahead_(const struct ivs_ranges_ *table, const struct ivs_range *range) {
+    struct ivs_wanted_ w = ivs_range_wants_(range);
     return ivs_queue_next_(table, &w, NULL);
 }
 
 /* Has a newcomer to queue? [R5] First by a look without the guard at what is said of all who wait. */
 static bool ivs_barred_(struct ivs_ranges_ *table, const struct ivs_range *range) {
     uint32_t kinds = range->mode_ == IVS_EXCLUSIVE ? IVS_WAITS_VAIN_ : IVS_WAITS_EXCLUSIVE_;
-    struct ivs_wanted_ w = ivs_wanted_(range->start_, range->last_, kinds);
+    struct ivs_wanted_ w = ivs_want_(range->start_, range->last_, kinds);
     bool barred;
     if (!(ivs_load_relaxed_32_(&table->waits_kinds) & kinds) ||
         !ivs_meets_(ivs_load_relaxed_64_(&table->waits_start), ivs_load_relaxed_64_(&table->waits_last), w.start,
@@ -4330,7 +4338,7 @@ static void ivs_ranges_roused_(struct ivs_ranges_ *table, struct ivs_range *rous
 /* [start, last] was let go (held_shared: shared holders stay): those who slept for it may try. They conflict with none
  * who came before, so with none of each other, but for nested ones. */
 static void ivs_range_pass_(struct ivs_ranges_ *table, uint64_t start, uint64_t last, bool held_shared) {
-    struct ivs_wanted_ w = ivs_wanted_(start, last, IVS_WAITS_ASLEEP_);
+    struct ivs_wanted_ w = ivs_want_(start, last, IVS_WAITS_ASLEEP_);
     struct ivs_range *range = NULL, *roused = NULL;
     while ((range = ivs_queue_next_(table, &w, range)) != NULL)
         if (ivs_meets_(range->by_start_, range->by_last_, start, last) &&
@@ -4341,7 +4349,7 @@ static void ivs_range_pass_(struct ivs_ranges_ *table, uint64_t start, uint64_t 
 
 /* With the kind of one that tries: `state` is AWAKE or TRYING. */
 static void ivs_range_enqueue_(struct ivs_ranges_ *table, struct ivs_range *range, uint32_t state) {
-    struct ivs_wanted_ w = ivs_wanted_(range->start_, range->last_, UINT32_MAX);
+    struct ivs_wanted_ w = ivs_want_(range->start_, range->last_, UINT32_MAX);
     struct ivs_range *other = NULL;
     ivs_guard_(table);
     range->vain_ = 0;
@@ -4397,9 +4405,9 @@ static void ivs_cycle_reach_(const struct ivs_ranges_ *table, struct ivs_range *
 }
 
 /* What `at` waits for: those ahead of it, and all that holders in its way wait for. True: one of those is `owner`. */
-static bool ivs_cycle_step_(struct ivs_ranges_ *table, struct ivs_range *at, struct ivs_range *ahead,
-                            const struct ivs_range *range) {
-    struct ivs_wanted_ all = ivs_wanted_(0, UINT64_MAX, UINT32_MAX);
+static bool ivs_cycle_step_(struct ivs_ranges_ *table, struct ivs_range *at, const struct ivs_range *range) {
+    struct ivs_wanted_ all = ivs_want_(0, UINT64_MAX, UINT32_MAX), ahead = ivs_range_wants_(at);
+    struct ivs_range *first = NULL;
     for (struct ivs_range *held = table->holders; held; held = held->next_) {
         uint64_t start = at == range ? held->start_ : at->other_start;
         uint64_t end = at == range ? held->last_ + 1 : at->other_end;
@@ -4416,16 +4424,15 @@ static bool ivs_cycle_step_(struct ivs_ranges_ *table, struct ivs_range *at, str
                 (other->behind_ || (other->kinds_ & IVS_WAITS_ASLEEP_)))
                 ivs_cycle_reach_(table, other, start, end);
     }
-    if (ahead)
-        ivs_cycle_reach_(table, ahead, at == range ? ahead->start_ : at->other_start,
-                         at == range ? ahead->last_ + 1 : at->other_end);
+    while ((first = ivs_queue_next_(table, &ahead, first)) != NULL)
+        ivs_cycle_reach_(table, first, at == range ? first->start_ : at->other_start,
+                         at == range ? first->last_ + 1 : at->other_end);
     return false;
 }
 
-/* Guard held: would `range`, if it waited, behind `ahead` or for a held one, wait for its own owner? What is in the way
- * goes to other_start and other_end. */
-static bool ivs_range_cycle_(struct ivs_ranges_ *table, struct ivs_range *range, struct ivs_range *ahead) {
-    struct ivs_wanted_ all = ivs_wanted_(0, UINT64_MAX, UINT32_MAX);
+/* Guard held: would `range`, if it waited, wait for its own owner? other_start, other_end: what is in the way. */
+static bool ivs_range_cycle_(struct ivs_ranges_ *table, struct ivs_range *range) {
+    struct ivs_wanted_ all = ivs_want_(0, UINT64_MAX, UINT32_MAX);
     struct ivs_range *at = range;
     if (range->flags_ & (IVS_RANGE_ASYNC_ | IVS_RANGE_TIMED_))
         return false; /* it does not wait for ever, or not here */
@@ -4433,7 +4440,7 @@ static bool ivs_range_cycle_(struct ivs_ranges_ *table, struct ivs_range *range,
     range->mark_ = table->search;
     while (at) {
         struct ivs_range *other = NULL;
-        if (ivs_cycle_step_(table, at, at == range ? ahead : at->behind_, range)) {
+        if (ivs_cycle_step_(table, at, range)) {
             range->other_start = at->other_start;
             range->other_end = at->other_end;
             return true;
@@ -4468,7 +4475,7 @@ static int ivs_range_block_(struct ivs_ranges_ *table, struct ivs_range *range, 
             ivs_queue_sums_(table, range);
         }
 #if IVS_RANGE_TRACK_
-        if (ivs_range_cycle_(table, range, ahead)) r = IVS_EDEADLK;
+        if (ivs_range_cycle_(table, range)) r = IVS_EDEADLK;
 #endif
     }
     ivs_unguard_(table);
@@ -4497,6 +4504,10 @@ static struct ivs_node *ivs_piece_at_(struct ivs_ranges_ *table, struct ivs_rang
 static bool ivs_spares_fill_(struct ivs_ranges_ *table, struct ivs_range *range, struct ivs_spares_ *spares,
                              size_t count) {
     struct ivs_domain *domain = table->domain;
+    if (count > 1 && spares->first && spares->first->foreign_) { /* the only one; for a piece that is just the range */
+        spares->first = NULL;
+        spares->count = 0;
+    }
     for (; spares->count < count; spares->count++) {
         struct ivs_node *node = ivs_node_new(domain, 0, 1, NULL, IVS_SLEEP);
         if (!node && count == 1) node = ivs_piece_at_(table, range);
@@ -4591,9 +4602,14 @@ static struct ivs_node *ivs_piece_at_(struct ivs_ranges_ *table, struct ivs_rang
     return ivs_node_init_at(table->domain, range->storage, 1, 0, 1, NULL);
 }
 
+static void ivs_piece_lent_(struct ivs_ranges_ *table, struct ivs_range *range) {
+    range->borrowed = 1;
+    ivs_store_relaxed_32_(&table->lent, 1);
+}
+
 /* It is in the map; if it is shared, others may have replaced it by now. */
 static void ivs_piece_taken_(struct ivs_ranges_ *table, struct ivs_range *range, struct ivs_node *node, bool lent) {
-    if (lent) range->borrowed = 1;
+    if (lent) ivs_piece_lent_(table, range);
     if (range->mode_ == IVS_EXCLUSIVE) ivs_piece_own_(range, node, 1);
     else ivs_granted_(table, 1);
 }
@@ -4732,6 +4748,7 @@ static void ivs_pieces_gone_(struct ivs_ranges_ *table, const struct ivs_lock *l
  * IVS_AGAIN_: *need spares. */
 static int ivs_pieces_replace_(struct ivs_ranges_ *table, struct ivs_lock *lock, struct ivs_range *range, bool upgrade,
                                struct ivs_spares_ *spares, size_t *need, uint64_t *key) {
+    bool shared = false;
     size_t n;
     int r = ivs_pieces_freeze_(lock, range, upgrade, key);
     if (r) return r;
@@ -4741,12 +4758,19 @@ static int ivs_pieces_replace_(struct ivs_ranges_ *table, struct ivs_lock *lock,
         *need = n;
         return IVS_AGAIN_;
     }
+    for (struct ivs_node *node = ivs_lock_first(lock); node; node = ivs_lock_next(lock, node)) {
+        spares->lender |= node->foreign_;
+        shared |= (ivs_load_relaxed_64_(&ivs_piece_of_(node)->state) & IVS_PIECE_COUNT_) != 0;
+    }
+    if (spares->first->foreign_ && shared) { /* it would have more than one holder [R7] */
+        spares->lender = false;
+        ivs_pieces_thaw_(lock, NULL);
+        return IVS_ENOMEM;
+    }
     (void)ivs_pieces_cut_(lock, range, spares);
     ivs_pieces_gone_(table, lock);
-    for (struct ivs_node *node = ivs_lock_first(lock); node; node = ivs_lock_next(lock, node))
-        spares->lender |= node->foreign_;
     if (spares->lender) (void)ivs_add_relaxed_32_(&table->lenders, 1); /* before the holder can see that it is gone */
-    if (spares->run[0]->foreign_) range->borrowed = 1;
+    if (spares->run[0]->foreign_) ivs_piece_lent_(table, range);
     if (range->mode_ == IVS_EXCLUSIVE) ivs_piece_own_(range, spares->run[0], !upgrade);
     else ivs_granted_(table, 1);
     ivs_swap_(lock, spares->run, n);
@@ -4772,7 +4796,7 @@ static int ivs_range_rebuild_(struct ivs_ranges_ *table, struct ivs_range *range
 
 /* Removes a piece, if nobody holds it and nobody is at work there. */
 static void ivs_piece_drop_(struct ivs_ranges_ *table, uint64_t start, uint64_t last) {
-    struct ivs_range all = {0};
+    struct ivs_range all = IVS_RANGE_INIT;
     struct ivs_lock lock;
     struct ivs_node *node;
     uint64_t key;
@@ -4790,7 +4814,7 @@ static void ivs_piece_drop_(struct ivs_ranges_ *table, uint64_t start, uint64_t 
 /* Joins a piece and its neighbour, if they are held by the same and nobody is at work there. */
 static void ivs_piece_mend_(struct ivs_ranges_ *table, uint64_t start, uint64_t last) {
     struct ivs_node *node = ivs_node_new(table->domain, 0, 1, NULL, IVS_SLEEP), *a, *b;
-    struct ivs_range none = {0};
+    struct ivs_range none = IVS_RANGE_INIT;
     struct ivs_lock lock;
     uint64_t key;
     if (!node) return;
@@ -4821,27 +4845,28 @@ static void ivs_piece_mend_(struct ivs_ranges_ *table, uint64_t start, uint64_t 
 }
 
 /*
- * A new piece stays after its first release while few are kept, and else with probability 1/8; who adds a piece looks,
- * with the same probability, or always where it cuts, at eight. Up to four that nobody holds are removed, or joined
- * with their neighbour. So about a third of the pieces at most are free, what is used again is soon found, and what
- * never comes again is not in the way; and a long shared range, into which short ones cut, is not in pieces for ever.
+ * A new piece stays after its first release while few are kept or somebody waited for it, and else with probability
+ * 1/8; who adds a piece looks, with the same probability, or always where it cuts, at sixteen. Of these, up to twelve
+ * (where it cuts: four) that nobody holds are removed, or joined with their neighbour: more than come. So what is used
+ * again is soon found, what never comes again is not in the way, and a long shared range, into which short ones cut, is
+ * not in pieces for ever.
  */
 static bool ivs_piece_keep_(struct ivs_ranges_ *table) {
     return ivs_load_relaxed_64_(&table->kept) < IVS_RANGE_CACHE_ || (ivs_random_(table->domain) >> 20) % 8 == 0;
 }
 
-static void ivs_ranges_trim_(struct ivs_ranges_ *table) {
+static void ivs_ranges_trim_(struct ivs_ranges_ *table, int most) {
     struct {
         uint64_t start, last;
         bool held;
-    } found[4];
+    } found[12];
     uint64_t hand = ivs_load_relaxed_64_(&table->hand);
     bool full = ivs_load_relaxed_64_(&table->kept) >= IVS_RANGE_CACHE_;
     struct ivs_node *node, *next;
     int n = 0;
     ivs_domain_read_enter(table->domain);
     node = ivs_map_query_next_rcu(&table->map, hand);
-    for (int i = 0; i < 8 && n < 4; i++, node = next) {
+    for (int i = 0; i < 16 && n < most; i++, node = next) {
         ivs_u64_ state;
         hand = node ? node->last + 1 : 0;
         if (!node) break;
@@ -4893,8 +4918,10 @@ static int ivs_range_try_(struct ivs_ranges_ *table, struct ivs_range *range, ui
         ivs_spares_free_(table->domain, &spares);
         made = true;
     }
-    if (r == 0 && made && (range->mode_ != IVS_EXCLUSIVE || (ivs_random_(table->domain) >> 20) % 8 == 0))
-        ivs_ranges_trim_(table);
+    if (r == 0 && made) {
+        if (range->mode_ != IVS_EXCLUSIVE) ivs_ranges_trim_(table, 4);
+        else if ((ivs_random_(table->domain) >> 20) % 8 == 0) ivs_ranges_trim_(table, 12);
+    }
     return r;
 }
 
@@ -5194,10 +5221,11 @@ static int ivs_range_begin_(struct ivs_range_lock *lock, struct ivs_range *range
     range->start = range->start_ = start;
     range->end = end;
     range->last_ = last;
+    range->lock = NULL; /* of a copy */
     range->mode = mode;
     range->mode_ = mode & ~(uint32_t)IVS_NESTED;
     range->flags_ = mode & IVS_NESTED ? IVS_RANGE_NESTED_ : 0;
-    range->above_ = range->held_end ? range->held_end - 1 : start ? start - 1 : 0;
+    range->above_ = range->held_end ? range->held_end - (range->held_end != UINT64_MAX) : start ? start - 1 : 0;
     range->state_ = 0;
     range->self_ = range;
     range->done_ = NULL;
@@ -5510,6 +5538,8 @@ int ivs_range_lock_set(struct ivs_range_lock *lock, struct ivs_range *ranges, si
     first = ivs_set_sort_(ranges, count);
     if (ivs_set_conflicts_(first)) return IVS_EINVAL;
     for (range = first; range && r == 0; range = r ? range : range->chain_) {
+        if ((range->flags_ & IVS_RANGE_NESTED_) && (range == first || range->held_end) && range->above_ > above)
+            above = range->above_;
         if (range != first) { /* [R5] */
             range->flags_ |= IVS_RANGE_NESTED_;
             range->above_ = above;
@@ -5578,7 +5608,7 @@ int ivs_range_lock_destroy(struct ivs_range_lock *lock) {
     struct ivs_range_stats stats;
     struct ivs_ranges_ *table;
     uintptr_t word;
-    bool waiting, inside;
+    bool waiting, inside, lent;
     if (!lock) return IVS_EINVAL;
     word = ivs_load_acquire_word_(&lock->root_); /* [P19] */
     if (word == 0) return 0;
@@ -5595,8 +5625,10 @@ int ivs_range_lock_destroy(struct ivs_range_lock *lock) {
     if (stats.held || waiting) return IVS_EBUSY;
     while (ivs_load_acquire_32_(&table->wakers)) IVSKIP_HOST_YIELD(); /* [P20] [R6] */
     (void)!ivs_domain_synchronize(table->domain);                     /* a release may be leaving its read section */
+    lent = lock->domain_ && ivs_load_relaxed_32_(&table->lent);
     lock->root_ = 0;
     ivs_ranges_free_(lock, table);
+    if (lent) (void)!ivs_domain_barrier(lock->domain_); /* storage is the caller's [R7] */
     return 0;
 }
 
@@ -5626,7 +5658,7 @@ int ivs_range_lock_reset_after_fork(struct ivs_range_lock *lock) {
 }
 
 int ivs_range_lock_get_stats(struct ivs_range_lock *lock, struct ivs_range_stats *stats) {
-    struct ivs_wanted_ all = ivs_wanted_(0, UINT64_MAX, UINT32_MAX);
+    struct ivs_wanted_ all = ivs_want_(0, UINT64_MAX, UINT32_MAX);
     struct ivs_ranges_ *table;
     uintptr_t word;
     if (!lock || !stats) return IVS_EINVAL;
@@ -5683,7 +5715,7 @@ static void ivs_put_waiter_(const struct ivs_out_ *out, const struct ivs_range *
 }
 
 int ivs_range_lock_dump(struct ivs_range_lock *lock, void (*put)(void *ctx, const char *text), void *ctx) {
-    struct ivs_wanted_ all = ivs_wanted_(0, UINT64_MAX, UINT32_MAX);
+    struct ivs_wanted_ all = ivs_want_(0, UINT64_MAX, UINT32_MAX);
     struct ivs_ranges_ *table;
     struct ivs_out_ out;
     struct ivs_node *node;

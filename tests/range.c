@@ -787,6 +787,74 @@ TEST(range, storage_of_the_caller_serves_where_there_is_no_memory) {
     end();
 }
 
+/* It has one holder: where others share the very range, there must be memory. */
+TEST(range, storage_is_never_shared) {
+    static struct { _Alignas(8) unsigned char bytes[IVSKIP_RANGE_STORAGE]; } room[2];
+    struct ivs_range a = IVS_RANGE_INIT, b = IVS_RANGE_INIT;
+    begin();
+    SAYS(ivs_range_lock_prepare(&lock), 0);
+    a.storage = &room[0];
+    test_host_refuse(true);
+    TAKES(a, 0, 10, IVS_SHARED);
+    b.storage = &room[1];
+    SAYS(ivs_range_lock(&lock, &b, 0, 10, IVS_SHARED), IVS_ENOMEM);
+    SAYS(ivs_range_lock(&lock, &b, 5, 15, IVS_SHARED), IVS_ENOMEM);
+    CHECK(b.borrowed == 0, "storage is used");
+    test_host_refuse(false);
+    SAYS(probe(0, 1, IVS_EXCLUSIVE), IVS_EBUSY);
+    GIVES(a);
+    SAYS(probe(0, 1, IVS_EXCLUSIVE), 0);
+    end();
+}
+
+TEST(range, a_copy_of_a_held_handle_holds_nothing) {
+    struct ivs_range a = IVS_RANGE_INIT, copy;
+    begin();
+    SAYS(ivs_range_lock_prepare(&lock), 0);
+    TAKES(a, 0, 10, IVS_EXCLUSIVE);
+    copy = a;
+    SAYS(ivs_range_trylock(&lock, &copy, 5, 6, IVS_EXCLUSIVE), IVS_EBUSY);
+    SAYS(ivs_range_unlock(&lock, &copy), IVS_EPERM);
+    GIVES(a);
+    end();
+}
+
+TEST(range, members_of_a_set_know_what_their_owner_holds) {
+    struct ivs_range set[2], across = IVS_RANGE_INIT;
+    struct waiter w;
+    memset(set, 0, sizeof set);
+    begin();
+    TAKES(across, 0, 1000, IVS_SHARED);
+    waiter_begin(&w, 120, 1000, IVS_EXCLUSIVE, 0);
+    until_waiting(1);
+    for (unsigned i = 0; i < 2; i++) {
+        set[i].start = 100 + 20 * i;
+        set[i].end = set[i].start + 10;
+        set[i].mode = IVS_SHARED | IVS_NESTED;
+        set[i].held_end = 1000;
+    }
+    SAYS(ivs_range_lock_set(&lock, set, 2), 0);
+    SAYS(ivs_range_unlock_set(&lock, set, 2), 0);
+    GIVES(across);
+    until_done(&w);
+    waiter_end(&w);
+    end();
+}
+
+TEST(range, new_ranges_that_were_waited_for_are_not_kept_for_ever) {
+    struct ivs_range a = IVS_RANGE_INIT, b = IVS_RANGE_INIT;
+    struct ivs_range_stats stats = {0};
+    begin();
+    SAYS(ivs_range_lock_prepare(&lock), 0);
+    for (unsigned i = 1; i <= 5000 && !test_failed(); i++) {
+        TAKES(a, 2 * i, 2 * i + 1, IVS_EXCLUSIVE);
+        SAYS(ivs_range_timedlock(&lock, &b, 2 * i, 2 * i + 1, IVS_EXCLUSIVE, 1), IVS_ETIMEDOUT);
+        GIVES(a);
+    }
+    CHECK(!ivs_range_lock_get_stats(&lock, &stats) && stats.cached < 500, "%u are kept", (unsigned)stats.cached);
+    end();
+}
+
 TEST(range, locks_may_share_a_domain) {
     struct ivs_domain domain;
     struct ivs_domain_config config = {NULL, NULL, IVSKIP_RANGE_PAYLOAD, 1}, wrong = {NULL, NULL, 8, 1};
