@@ -1634,6 +1634,11 @@ static bool iva_pass_edit_(struct iva_pass_ *pass, struct iva_edit_ *next) {
     return false;
 }
 
+static uint64_t iva_edit_flags_(const struct iva_edit_ *edit, uint64_t flags) {
+    if ((edit->set & IVA_LOCKED) && (flags & IVA_SPECIAL)) return flags;
+    return (flags & ~edit->clear) | edit->set;
+}
+
 /* The part [start, last] of an old area, outside of edits (edit NULL) or under FLAGS. */
 static int iva_pass_rest_(struct iva_pass_ *pass, struct ivs_node *node, uint64_t start, uint64_t last,
                           const struct iva_edit_ *edit) {
@@ -1643,11 +1648,8 @@ static int iva_pass_rest_(struct iva_pass_ *pass, struct ivs_node *node, uint64_
     iva_view_cut_(&piece.from, start, last);
     piece.view = piece.from;
     piece.origin = IVA_OLD_;
-    piece.changed = false;
-    if (edit && !((edit->set & IVA_LOCKED) && (piece.from.flags & IVA_SPECIAL))) {
-        piece.view.flags = (piece.from.flags & ~edit->clear) | edit->set;
-        piece.changed = piece.view.flags != piece.from.flags;
-    }
+    piece.changed = edit != NULL;
+    if (edit) piece.view.flags = iva_edit_flags_(edit, piece.from.flags);
     return iva_pass_emit_(pass, &piece, whole ? node : NULL);
 }
 
@@ -1667,13 +1669,18 @@ static int iva_pass_node_(struct iva_pass_ *pass, struct ivs_node *node, struct 
     if (flags & IVA_LOCKED) pass->old_locked += pages;
     while (edit->action != IVA_NONE_ && edit->start <= node->last) {
         uint64_t last = edit->last < node->last ? edit->last : node->last;
+        if (edit->action == IVA_FLAGS_ && iva_edit_flags_(edit, flags) == flags) { /* not to be cut for nothing */
+            if (edit->last > node->last) break;
+            (void)iva_pass_edit_(pass, edit);
+            continue;
+        }
         if (edit->start > at) {
             r = iva_pass_rest_(pass, node, at, edit->start - 1, NULL);
             at = edit->start;
         }
         if (r == 0) r = iva_pass_put_(pass, edit);
         if (r == 0 && edit->action == IVA_FLAGS_) r = iva_pass_rest_(pass, node, at, last, edit);
-        if (edit->action == IVA_CUT_ || (flags & IVA_GROWSDOWN)) pass->freed = true;
+        if (edit->action == IVA_CUT_ || (edit->action == IVA_UNDER_ && (flags & IVA_GROWSDOWN))) pass->freed = true;
         if (edit->action == IVA_UNDER_) pass->under = true;
         if (r || edit->last > node->last) return r; /* it goes on behind the area */
         (void)iva_pass_edit_(pass, edit);
@@ -1749,7 +1756,7 @@ static void iva_pass_bounds_(const struct iva_pass_ *pass, uint64_t start, uint6
                              uint64_t *ceiling) {
     *floor = pass->lock->floor;
     *ceiling = pass->lock->ceiling;
-    for (size_t i = 0; i < pass->count; i++) {
+    for (size_t i = 0; pass->node && i < pass->count; i++) {
         const struct ivs_node *node = pass->node[i];
         if (node->last < start) {
             *floor = node->last + 1;
