@@ -1840,7 +1840,8 @@ enum { IVA_AGAIN_ = 1 }; /* of a try: nothing was done, once more */
 
 struct iva_reach_ {
     uint64_t start, last;
-    bool left, right; /* with the area that ends, begins there: it is to be joined */
+    bool left, right; /* with the area before, after: it is to be joined. Then these are keys of it: */
+    uint64_t low, high;
 };
 
 /* An operation that changes one range, or two. */
@@ -1870,8 +1871,8 @@ struct iva_work_ {
 
 static int iva_work_lock_one_(struct iva_work_ *work, unsigned first, unsigned end, struct ivs_lock *lock) {
     const struct iva_reach_ *from = &work->range[first], *to = &work->range[end - 1];
-    uint64_t start = from->start - (from->left && from->start ? 1 : 0);
-    uint64_t last = to->last + (to->right && to->last < UINT64_MAX ? 1 : 0);
+    uint64_t start = from->left && from->low < from->start ? from->low : from->start;
+    uint64_t last = to->right && to->high > to->last ? to->high : to->last;
     return ivs_map_lock(&work->space->map_, start, last + 1, lock);
 }
 
@@ -1881,12 +1882,15 @@ static void iva_work_unlock_(struct iva_work_ *work) {
 
 static int iva_work_lock_(struct iva_work_ *work) {
     struct ivs_node *after;
+    uint64_t second;
     int r;
     work->locks = 1;
     r = iva_work_lock_one_(work, 0, 1, &work->lock[0]);
     if (r || work->ranges == 1) return r;
     after = ivs_lock_after(&work->lock[0]);
-    if (after && after->last < work->range[1].start - (work->range[1].left ? 1 : 0)) { /* [A6] */
+    second =
+        work->range[1].left && work->range[1].low < work->range[1].start ? work->range[1].low : work->range[1].start;
+    if (after && after->last < second) { /* [A6] */
         r = iva_work_lock_one_(work, 1, 2, &work->lock[1]);
         if (r) (void)ivs_map_unlock(&work->lock[0]);
         else work->locks = 2;
@@ -1911,8 +1915,14 @@ static bool iva_work_count_(struct iva_work_ *work, size_t *need) {
                 pass->edit[pass->edits++] = &work->edit[k];
         iva_pass_begin_(pass, NULL, 0);
         (void)iva_pass_run_(pass);
-        if (pass->wants_left && !left->left) wider = left->left = true;
-        if (pass->wants_right && !right->right) wider = right->right = true;
+        if (pass->wants_left) {
+            wider = left->left = true;
+            left->low = pass->lock->floor - 1;
+        }
+        if (pass->wants_right) {
+            wider = right->right = true;
+            right->high = pass->lock->ceiling;
+        }
         if (!iva_pass_idle_(pass) && !iva_pass_in_place_(pass)) *need += pass->count;
     }
     return !wider;
