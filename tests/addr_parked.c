@@ -3,8 +3,8 @@
  * Nobody waits for a stranger, in a space: a writer stops for ever at each atomic step of an operation in turn, and
  * meanwhile every kind of operation on areas two nodes away completes, and every query answers.
  *
- * The space: areas [100 i, 100 i + 50) pages above BASE for i in 1..20, of which no two can be joined. The writer works on
- * area 10.
+ * The space: areas [100 i, 100 i + 50) pages above BASE for i in 1..20, of which no two can be joined. The writer
+ * works on area 10.
  */
 #include "addr.h"
 #include "steps.h"
