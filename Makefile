@@ -65,7 +65,7 @@ SOURCE_CHECKS := check-size check-readme check-examples check-warn check-include
 
 .PHONY: all help vmreplay demo test check-plain check-rcu check-asan check-ubsan check-tsan check-tsan-rcu check-source
 .PHONY: $(SOURCE_CHECKS) fuzz check-fuzz-corpus check-fuzz-faults check-traces install format clean
-.PHONY: demo-rangelock stress
+.PHONY: demo-rangelock stress check-park
 .PHONY: need-criterion need-clang need-compilers need-urcu
 
 all: vmreplay ## the example program (default)
@@ -131,6 +131,7 @@ $(call flavour,$(1)/ubsan,CLANG,$(SAN_CFLAGS) -fsanitize=undefined -fno-sanitize
 $(call flavour,$(1)/tsan,CLANG,$(SAN_CFLAGS) -fsanitize=thread $(2),$(3))
 endef
 $(eval $(call flavours,build,,))
+$(eval $(call flavour,build/park,CC,$$(CFLAGS) -DIVS_NO_FUTEX_,))
 $(foreach rcu,$(URCUS),$(eval $(call flavours,build/$(rcu),-DIVSKIP_RCU=$(rcu),$(LIBS_$(rcu)))))
 
 build/criterion/%.o: tests/%.c $(DEPENDS)
@@ -184,6 +185,9 @@ check-rcu: ## all tests, and vmreplay in its three modes, under the built-in RCU
 .PHONY: replay-here
 replay-here: need-urcu $(DIR)/vmreplay
 	$(call replay_all,$(DIR)/vmreplay,)
+
+check-park: build/park/test-plain ## all tests with what sleeps where there is no futex: conditions
+	$(call SCALED,$(RCU_SCALE)) build/park/test-plain
 
 check-asan: $(call SANITIZED,asan) ## all tests under AddressSanitizer; RCU=...
 	$(call sanitized,asan,$(call SCALED,$(SAN_SCALE)) ASAN_OPTIONS=detect_leaks=1:halt_on_error=1:detect_stack_use_after_return=1)

@@ -192,32 +192,44 @@
  *
  *   Memory      an idle lock is its 24 bytes, and so is one that one holder has: taking it cannot fail. When two hold
  *               parts at once it makes a table (about 2 KiB, then about 200 bytes for each range) from the domain's
- *               allocator; ivs_range_lock_prepare does it ahead. A release never allocates. Ranges that come again are
- *               kept, at most about a third more than are held (and 64), but those into which others cut a long shared
- *               range stay as many as they are while it is held, and go a few at a time afterwards. Many locks: let
- *               them share a domain (ivs_range_lock_init), for with BUILTIN each thread has a record in each domain that
- *               it uses.
+ *               allocator; ivs_range_lock_prepare does it ahead. From then on a range may need memory, if it is not the
+ *               same as one before; where that must not fail, the handle brings its own (`storage`). A release never
+ *               allocates, but for a thread's record in a domain that it never used. Ranges that come again are kept,
+ *               at most about a third more than are held (and 64). Shared ranges that overlap are held in pieces;
+ *               pieces that need not be apart any more are joined, a few by each request that makes new ones. Many
+ *               locks: let them share a domain (ivs_range_lock_init), for with BUILTIN each thread has a record in each
+ *               domain that it uses.
  *   Cost        held by one: two CAS. With a table: a search, O(log n) in the ranges held, and one CAS if the range was
  *               taken before, an insert if not; a release of a range that is kept is one CAS. Threads that want
- *               nothing of each other write to no common line, then.
+ *               nothing of each other write to no common line, then. Who waits is in a tree under a small guard, O(log
+ *               n) in those who wait; newcomers look there only if they may meet one.
  *   Fairness    G9 below. Requests that conflict with nobody never queue.
- *   Order rules A thread that holds a range of a lock and asks for another of the same lock says IVS_NESTED, and asks in
- *               ascending order; or it takes all at once with ivs_range_lock_set, which does both. Without IVS_NESTED it
- *               may wait for one who waits for it. A holder of a shared range must not ask for it exclusively
- *               (ivs_range_try_upgrade does not wait). With IVSKIP_DEBUG such requests are answered -EDEADLK, and
- *               other_start and other_end of the handle tell which range is in the way.
+ *   Order rules A thread that holds a range of a lock and asks for another of the same lock says IVS_NESTED, and asks
+ *               in ascending order, above all that it holds; or it takes all at once with ivs_range_lock_set, which
+ *               does both. Where it may hold something that ends above the start of what it asks for (shared ranges
+ *               that overlap), it says so in `held_end`. Otherwise it may wait for one who waits for it. A holder of a
+ *               shared range must not ask for it exclusively (ivs_range_try_upgrade does not wait). With IVSKIP_DEBUG
+ *               such requests are answered -EDEADLK, and other_start and other_end of the handle tell which range is in
+ *               the way: where a thread would wait for itself, directly or over others. Requests with a time limit, and
+ *               asynchronous ones, are no part of such a cycle.
+ *   Callbacks   those of asynchronous requests run one after the other, in the order in which they were let in, in a
+ *               thread that is in a call on the lock: mostly the one whose release lets them in, but while one thread
+ *               is at it, it answers those of others, too. A callback may ask, cancel and let go; what it lets in is
+ *               answered after it returned, not inside it.
  *   Threads     a range may be released by another thread than took it; with IVSKIP_DEBUG the owner must be the same
  *               (set `owner` to a number of your own, of a task or a transaction, if threads hand ranges on).
  *   Fork        the child calls ivs_range_lock_reset_after_fork; all ranges are free there.
  *   Not         across processes; from signal or interrupt handlers; recursive.
  *
  *   G8  Holders exclude each other just as the modes say, at each instant, on each key; and never otherwise.
- *   G9  A request that waits is overtaken by no shared request that begins later and conflicts with it, if it is the
- *       first exclusive one of the lock that waits; by no exclusive one, once it was woken in vain, if it is the first
- *       such. So it waits at most twice the longest time for which a conflicting range is held, plus wake-ups, once
- *       those who waited before it, for whatever range, have what they want. Members of a set but the first, and nested
- *       requests, are not held back: a steady stream of them can keep one waiting. A release wakes those only who waited for what it let go, and of those
- *       who conflict with each other only the first.
+ *   G9  Requests that wait are served in their order wherever they conflict, and not held up elsewhere. A newcomer that
+ *       conflicts with one that waits does not overtake it if it is shared and the other exclusive, or once the other
+ *       was woken in vain. So a request waits, once those who waited before it and conflict with it have had their
+ *       turns, at most for twice the longest time for which a conflicting range is held, plus wake-ups. Members of
+ *       a set but the first, and nested requests, are newcomers like others, unless their owner holds a range at or
+ *       above the start of the one that waits (or of one that this one waits for): then they go first, for it might
+ *       wait for them. A release wakes those only who waited for what it let go, and of those who conflict with each
+ *       other the first.
  *   G10 A request that failed, ran out of time or was cancelled holds nothing, and nobody waits because of it.
  */
 #ifndef IVSKIP_H
@@ -358,6 +370,7 @@
 #define ivs_map_reset_after_fork        IVS_SYM_(ivs_map_reset_after_fork)
 #define ivs_range_lock_init             IVS_SYM_(ivs_range_lock_init)
 #define ivs_range_lock_prepare          IVS_SYM_(ivs_range_lock_prepare)
+#define ivs_range_lock_barrier          IVS_SYM_(ivs_range_lock_barrier)
 #define ivs_range_lock_destroy          IVS_SYM_(ivs_range_lock_destroy)
 #define ivs_range_lock                  IVS_SYM_(ivs_range_lock)
 #define ivs_range_trylock               IVS_SYM_(ivs_range_trylock)
@@ -1015,8 +1028,8 @@ IVS_API int ivs_map_alloc_node(struct ivs_map *map, const struct ivs_alloc *requ
 /** Makes the entry table anew, for the nodes that there are now: searches then begin near their key instead of at the
  *  head, most often about four cache lines away from the answer in a map of any size. Worth a call after a map was
  *  filled, and again when its nodes have become several times as many or have moved to other keys: updates keep entries
- *  right, but the table does not grow, and one that is stale costs searches up to a third more than none. Takes 16 to 33
- *  bytes for each node, in one piece.
+ *  right, but the table does not grow, and one that is stale costs searches up to a third more than none. Takes 16 to
+ *  33 bytes for each node, in one piece.
  *  Context: outside read sections, no range held by the caller; the allocator may sleep; leaves its own read section
  *  now and then; locks single nodes for a moment, like a short update, and skips those that are locked.
  *  Progress: linear in the nodes; all other operations go on meanwhile.
@@ -1096,7 +1109,9 @@ struct ivs_range {
     uint64_t end;
     uint64_t owner;       /* who asks; 0: the calling thread. Set it before the request */
     uint32_t mode;        /* enum ivs_range_mode */
-    uint32_t state_;      /* of one who waits */
+    uint32_t borrowed;    /* 1: `storage` is, or was, in use; ivs_range_lock_barrier, then set it to 0 */
+    uint64_t held_end;    /* with IVS_NESTED: no range that the owner holds ends above; 0: above `start` */
+    void *storage;        /* NULL, or IVSKIP_RANGE_STORAGE bytes, 8-byte aligned, for when there is no memory */
     uint64_t other_start; /* after -EDEADLK: the range that can never be free */
     uint64_t other_end;
     uint64_t holder_; /* the owner, in fact */
@@ -1105,13 +1120,19 @@ struct ivs_range {
     uint64_t since_;
     struct ivs_node *node_;
     struct ivs_range *self_; /* its address: a copy is no handle */
-    struct ivs_range *next_, *prev_;
-    struct ivs_range *chain_;
     void (*done_)(struct ivs_range *range, int result);
-    uint32_t vain_;   /* times that it was woken and found the range taken */
-    uint32_t woken_;  /* by a release, and has not tried since */
-    uint32_t nested_; /* IVS_NESTED */
-    uint32_t async_;  /* asked for by a callback: no thread waits, any may release */
+    struct ivs_range *chain_;                /* of a set, or of those to be answered */
+    struct ivs_range *left_, *right_, *up_;  /* in the queue, a tree */
+    struct ivs_range *behind_, *train_;      /* whom it stands behind; who stands behind it, the first of them */
+    struct ivs_range *next_, *prev_;         /* in that train, or among the holders */
+    uint64_t ticket_;                        /* its turn */
+    uint64_t low_;                           /* no held range for which it may wait ends below */
+    uint64_t above_;                         /* if nested: it stands behind those only whose low_ is above */
+    uint64_t reach_, lowest_, oldest_;       /* of its subtree: last_, low_ and ticket_ */
+    uint64_t mark_;                          /* of a search for a cycle */
+    uint32_t state_, mode_, flags_, expand_; /* see IVS_RANGE_AWAKE_; without IVS_NESTED; IVS_RANGE_WOKEN_ */
+    uint32_t kinds_, under_;                 /* IVS_WAITS_.., of it and of its subtree */
+    uint32_t vain_;                          /* times that it was woken and found the range taken */
 } __attribute__((aligned(8)));
 
 #if defined(__cplusplus)
@@ -1124,6 +1145,9 @@ struct ivs_range {
 
 /* Bytes in front of each node in the domain of a range lock. */
 #define IVSKIP_RANGE_PAYLOAD 128
+
+/* Bytes that a handle's `storage` needs. */
+#define IVSKIP_RANGE_STORAGE IVSKIP_NODE_BYTES(IVSKIP_RANGE_PAYLOAD, 1)
 
 struct ivs_range_stats {
     uint64_t acquisitions;
@@ -1153,12 +1177,21 @@ IVS_API int ivs_range_lock_init(struct ivs_range_lock *lock, struct ivs_domain *
  *  Lifetime: until ivs_range_lock_destroy. */
 IVS_API int ivs_range_lock_prepare(struct ivs_range_lock *lock) IVS_MUST_CHECK;
 
+/** Waits until the storage of all handles that were released may be used again (clear `borrowed` then).
+ *  Context: outside read sections; sleeps.
+ *  Progress: waits for a grace period.
+ *  Ordering: as ivs_domain_barrier.
+ *  Returns: 0; -EINVAL: NULL; -EDEADLK: inside a read section, or in a release callback.
+ *  Lifetime: unchanged. */
+IVS_API int ivs_range_lock_barrier(struct ivs_range_lock *lock) IVS_MUST_CHECK;
+
 /** Ends a lock. It may be called as soon as the last holder's release is under way: that one is waited for.
  *  Context: outside read sections; no other call on the lock runs but releases; sleeps.
  *  Progress: linear in the pieces that are kept; waits for a grace period.
  *  Ordering: all that was done under the lock happens before the return.
- *  Returns: 0; -EINVAL: NULL; -EBUSY: a range is held or waited for, nothing done; -EDEADLK: inside a read section.
- *  Lifetime: the memory may be reused; it is an idle lock again. */
+ *  Returns: 0; -EINVAL: NULL; -EBUSY: a range is held or waited for (a shared release of several pieces, or one that
+ *  is not the last, may still be at it), nothing done; -EDEADLK: inside a read section, or in a callback of the lock.
+ *  Lifetime: the memory may be reused; it is an idle lock again, and storage is the caller's. */
 IVS_API int ivs_range_lock_destroy(struct ivs_range_lock *lock) IVS_MUST_CHECK;
 
 #if defined(__cplusplus) /* a function and a struct of one name: write `struct ivs_range_lock`, in C++ too */
@@ -1170,8 +1203,9 @@ IVS_API int ivs_range_lock_destroy(struct ivs_range_lock *lock) IVS_MUST_CHECK;
  *  Context: outside read sections; sleeps.
  *  Progress: blocking, fair (G9). One who asks for what nobody else wants never waits for a holder.
  *  Ordering: acquire: pairs with the release of whoever held a part before.
- *  Returns: 0; -EINVAL: NULL, bad range or mode; -ENOMEM: for the pieces (never where the lock is idle, nor for the
- *  range that was held last); -EPERM: the handle is in use; -EDEADLK: inside a read section, or (IVSKIP_DEBUG) by
+ *  Returns: 0; -EINVAL: NULL, bad range or mode; -ENOMEM: for the table or for pieces (never where the lock was not
+ *  yet held by two at once and is idle; nor, with a table and unused `storage`, where no shared range must be cut);
+ *  -EPERM: the handle is in use; -EDEADLK: inside a read section, or (IVSKIP_DEBUG) by
  *  waiting, the owner would wait for itself; other_start and other_end tell for which range.
  *  Lifetime: the handle belongs to the lock until the release.
  *  Source: A. Kogan, D. Dice, S. Issa, Scalable range locks for scalable address spaces and beyond, EuroSys 2020 (a
@@ -1202,8 +1236,8 @@ IVS_API int ivs_range_timedlock(struct ivs_range_lock *lock, struct ivs_range *r
 
 /** As ivs_range_lock, without sleeping: if the range is not free, done(range, result) is called once when it is ours
  *  (0), or when that failed (-ENOMEM). For event loops: let it write to an eventfd.
- *  Context: as ivs_range_trylock. `done` runs in the thread that let the range go, inside its call; it must not wait;
- *  it may release ranges.
+ *  Context: as ivs_range_trylock. `done` runs in another call on the lock, mostly the one that let the range go, and
+ *  maybe of a bystander (manual: Callbacks); it must not wait, nor destroy the lock; it may ask, cancel, and let go.
  *  Progress: as ivs_range_trylock; fair as ivs_range_lock.
  *  Ordering: acquire, before the return of 0 or the call of `done`.
  *  Returns: 0: it is ours at once, `done` will not be called; -EINPROGRESS: `done` will be; else as ivs_range_lock.
@@ -1215,15 +1249,15 @@ IVS_API int ivs_range_lock_async(struct ivs_range_lock *lock, struct ivs_range *
  *  Context: outside read sections; may sleep for a moment.
  *  Progress: waits for no holder.
  *  Ordering: none.
- *  Returns: 0: it is gone, `done` will not be called; -EBUSY: it does not wait: `done` was called or is about to be;
- *  -EPERM: not a request of this lock, or one that sleeps; -EINVAL: NULL.
- *  Lifetime: after 0 the handle is the caller's again. */
+ *  Returns: 0: it is gone, `done` will not be called; -EBUSY: it does not wait: it was answered, or `done` is about to
+ *  be called; -EPERM: no asynchronous request, or of another lock; -EINVAL: NULL.
+ *  Lifetime: the handle must stay until the return; after 0 it is the caller's again. */
 IVS_API int ivs_range_cancel(struct ivs_range_lock *lock, struct ivs_range *range) IVS_MUST_CHECK;
 
 /** Lets a range go, and wakes those who waited for it.
  *  Context: any thread (IVSKIP_DEBUG: of the same owner); outside read sections; waits for no holder. It grants
  *  asynchronous requests, and runs their callbacks; but for these it does not allocate.
- *  Progress: wait-free if it was exclusive and nobody waits.
+ *  Progress: wait-free if it was exclusive, not in `storage`, and nobody waits.
  *  Ordering: release.
  *  Returns: 0; -EINVAL: NULL; -EPERM: not held, or held in another lock, a moved or changed handle, released twice,
  *  another owner (IVSKIP_DEBUG): nothing done.
@@ -1420,7 +1454,7 @@ static inline struct ivs_node *ivs_lock_next(const struct ivs_lock *lock, const 
  *       what the piece was when it was cut.
  *   P19 a range lock's root changes -> the next look at it: the handle of the one who holds it, the table, what the
  *       holder before did.
- *   P20 a release has passed -> the lock is destroyed: the table is not touched any more.
+ *   P20 a release has passed, or a piece in storage is retired -> destroy, barrier: neither is touched any more.
  *   P15 (liburcu, host) the flag that a grace period is under way, and the stack of what
  *   waits for the next: either the
  *       callback finds what was pushed, or the pusher finds that it must start. Store
@@ -1513,7 +1547,7 @@ static inline uint64_t ivs_host_now_(void) {
 #ifndef IVSKIP_HOST_PARK
 #define IVSKIP_HOST_PARK(word, ticket, deadline) ivs_host_park_((word), (ticket), (deadline))
 #define IVSKIP_HOST_WAKE(word)                   ivs_host_wake_(word)
-#if defined(__linux__)
+#if defined(__linux__) && !defined(IVS_NO_FUTEX_)
 #include <sys/syscall.h>
 #include <unistd.h>
 enum { IVS_FUTEX_WAKE_ = 1 | 128, IVS_FUTEX_WAIT_BITSET_ = 9 | 128 }; /* private; absolute monotonic time-out */
@@ -1545,17 +1579,55 @@ static void ivs_host_wake_(uint32_t *word) {
     (void)syscall(IVS_FUTEX_, word, IVS_FUTEX_WAKE_, 0x7fffffff, (void *)0, (void *)0, 0);
 }
 #else
-/* Elsewhere a waiter naps and looks again. */
+/* Elsewhere a waiter sleeps at one of a few conditions, by its word's address. This, and a thread's record, is all that
+ * belongs to the program and not to an object of the caller's. */
+struct ivs_park_ {
+    pthread_mutex_t mutex;
+    pthread_cond_t moved;
+};
+#define IVS_PARK_                                                                                                      \
+    { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER }
+static struct ivs_park_ ivs_parks_[8] = {IVS_PARK_, IVS_PARK_, IVS_PARK_, IVS_PARK_,
+                                         IVS_PARK_, IVS_PARK_, IVS_PARK_, IVS_PARK_};
+
+static struct ivs_park_ *ivs_park_of_(const uint32_t *word) { return &ivs_parks_[((uintptr_t)word >> 6) % 8]; }
+
+/* At most a second at once, for the clock of a condition may be set. */
 static void ivs_host_park_(uint32_t *word, uint32_t ticket, uint64_t deadline) {
-    struct timespec nap = {0, 100000};
-    (void)deadline;
-    if (ivs_load_acquire_32_(word) == ticket) (void)nanosleep(&nap, NULL); /* [P5] */
+    struct ivs_park_ *park = ivs_park_of_(word);
+    uint64_t now = IVSKIP_HOST_NOW(), most = 1000000000u;
+    struct timespec until;
+    if (deadline <= now) return;
+    if (deadline - now < most) most = deadline - now;
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    most += (uint64_t)until.tv_nsec;
+    until.tv_sec += (time_t)(most / 1000000000u);
+    until.tv_nsec = (long)(most % 1000000000u);
+    (void)pthread_mutex_lock(&park->mutex);
+    if (ivs_load_acquire_32_(word) == ticket) /* [P5] */
+        (void)pthread_cond_timedwait(&park->moved, &park->mutex, &until);
+    (void)pthread_mutex_unlock(&park->mutex);
 }
 
-static void ivs_host_wake_(uint32_t *word) { (void)word; }
+static void ivs_host_wake_(uint32_t *word) {
+    struct ivs_park_ *park = ivs_park_of_(word);
+    (void)pthread_mutex_lock(&park->mutex);
+    (void)pthread_cond_broadcast(&park->moved);
+    (void)pthread_mutex_unlock(&park->mutex);
+}
+
+/* In the child of a fork: whoever held a mutex is not there. */
+static void ivs_parks_reset_(void) {
+    const struct ivs_park_ fresh = IVS_PARK_;
+    for (int i = 0; i < 8; i++) ivs_parks_[i] = fresh;
+}
+#define IVS_PARKS_RESET_() ivs_parks_reset_()
 #endif
 #endif
 #endif /* userspace */
+#ifndef IVS_PARKS_RESET_
+#define IVS_PARKS_RESET_() ((void)0)
+#endif
 
 /*
  * The RCU of others, by one set of names. Under ThreadSanitizer the packaged liburcu, which is not instrumented,
@@ -3675,6 +3747,7 @@ int ivs_map_reset_after_fork(struct ivs_map *map) {
     if (!map || map->magic_ != IVS_MAP_MAGIC_) return IVS_EINVAL;
     if (map->domain_ == &map->own_ && ivs_domain_reset_after_fork(map->domain_)) return IVS_EINVAL;
     for (unsigned l = 0; l < IVSKIP_MAX_HEIGHT; l++) end[l] = &map->head_;
+    IVS_PARKS_RESET_();
     map->height_ = 1;
     map->tuning_ = 0;
     for (node = &map->head_; node; node = ivs_successor_(node)) {
@@ -3923,41 +3996,60 @@ int ivs_map_dump(struct ivs_map *map, enum ivs_dump_format format, void (*put)(v
  * A held range is one unlocked node of a map (exclusive) or several that make it up (shared: cut where the ranges of
  * others begin and end), and each such piece has a state in front of its node:
  *
- *     63 ........... 32 | 31 ........... 4 |   3  |     2     |   1  |   0
- *     acquisitions      | shared holders   | KEPT | EXCLUSIVE | WAIT | DEAD
+ *     63 ........ 44 | 43 ......... 24 | 23 ......... 4 |   3  |     2     |   1  |   0
+ *     end with it    | begin with it   | shared holders | KEPT | EXCLUSIVE | WAIT | DEAD
  *
  * A piece that nobody holds may stay for the next who asks for just that range (KEPT): that one finds it by a query and
  * takes it by one CAS. Others look on it as on a gap.
  *
- *   R1  a piece is taken only by a CAS on its state that sees no DEAD, or by coming into the map taken. Whoever replaces
- *       a node holds its level-0 lock, and has set DEAD before by a CAS that saw no exclusive holder. So a piece that
- *       is taken is in the map, and stays there until it is let go or, shared, replaced by pieces with its count.
+ *   R1  a piece is taken only by a CAS on its state that sees no DEAD, or by coming into the map taken. Whoever
+ *       replaces a node holds its level-0 lock, and has set DEAD before by a CAS that saw no exclusive holder. So a
+ *       piece that is taken is in the map, and stays there until it is let go or, shared, replaced by pieces with its
+ *       count.
  *   R2  the bounds of a holder's pieces, together, are its range: an exclusive holder's is one piece with just
  *       its bounds, and a cut is made where a shared range begins or ends. Two who conflict share a key, so they would
- *       share a piece, which R1 forbids; no key outside a range is looked at.
+ *       share a piece, which R1 forbids; no key outside a range is looked at. A piece counts the holders that begin
+ *       with it and those that end with it: two neighbours are joined only where there are none of these between them.
  *   R3  WAIT is set on a held piece only, under the queue's guard, by one who is then marked SLEEPING for its bounds;
  *       the release that empties the piece clears WAIT in the same RMW, then takes the guard and passes: so no wake is
  *       lost. Parts of a cut piece inherit it.
- *   R4  one who waits is AWAKE (it tries, or is about to), or SLEEPING (R3), or SKIPPED: then an AWAKE one before it in
- *       the queue conflicts with it, or it is barred (R5). Whoever ceases to be such a reason settles with those it held.
- *   R5  the first exclusive one of the queue bars shared ones, behind it and newcomers, whom it conflicts with; the first
- *       who was woken in vain bars exclusive ones in the same way. Those who hold ranges already (NESTED) are not
- *       barred: else it would wait for them for ever.
+ *   R4  one who waits stands BEHIND an earlier one that conflicts with it, or there is none such and it is AWAKE (it
+ *       tries, or is about to) or SLEEPING (R3). Whoever leaves the queue looks after those who stand behind it.
+ *   R5  who waits stands behind all earlier ones that conflict with it. A shared newcomer queues if an exclusive one
+ *       that waits conflicts with it; an exclusive newcomer, if one does that was woken in vain. A nested one, whose
+ *       owner holds no key above above_, passes by those whose low_ is not above that. No cycle: let low_ of one who
+ *       waits be the least of its own start and the low_ of those it stands behind. Whoever it waits for holds a key at
+ *       or above low_; if that one waits, then (ascending order) for keys above that, and behind those only whose low_
+ *       is above; so it never comes to one who holds nothing above above_.
  *   R6  a release that will pass counts itself in `wakers` before its RMW on the piece: who destroys the lock sees the
- *       piece free, so it sees the count, and waits. A release that need not pass touches nothing after its RMW.
+ *       piece free, so it sees the count, and waits. A release that need not pass touches nothing after its RMW but
+ *       inside a read section.
+ *   R7  a piece in the caller's storage has one holder, is joined by nobody, and leaves the map with that one at the
+ *       latest: others who share a part replace it, and are counted in `lenders` until they have retired it. So the
+ *       storage is the caller's when no lender is left and a grace period is over.
  */
 #define IVS_PIECE_DEAD_      ((ivs_u64_)1)
 #define IVS_PIECE_WAIT_      ((ivs_u64_)2)
 #define IVS_PIECE_EXCLUSIVE_ ((ivs_u64_)4)
 #define IVS_PIECE_KEPT_      ((ivs_u64_)8)
-#define IVS_PIECE_SHARED_    ((ivs_u64_)16)
-#define IVS_PIECE_COUNT_     ((ivs_u64_)0xfffffff0u)
-#define IVS_PIECE_GRANT_     ((ivs_u64_)1 << 32)
-#define IVS_AGAIN_           1
+#define IVS_PIECE_SHARED_    ((ivs_u64_)1 << 4)
+#define IVS_PIECE_COUNT_     ((ivs_u64_)0xfffff << 4)
+#define IVS_PIECE_BEGIN_     ((ivs_u64_)1 << 24)
+#define IVS_PIECE_BEGINS_    ((ivs_u64_)0xfffff << 24)
+#define IVS_PIECE_END_       ((ivs_u64_)1 << 44)
+#define IVS_PIECE_ENDS_      ((ivs_u64_)0xfffff << 44)
+#define IVS_PIECE_WHOLE_                                                                                               \
+    (IVS_PIECE_SHARED_ | IVS_PIECE_BEGIN_ | IVS_PIECE_END_) /* a shared holder of just this piece */
+#define IVS_AGAIN_ 1
 
-enum { IVS_ROOT_HANDLE_ = 1, IVS_ROOT_CHANGE_ = 2, IVS_ROOT_TABLE_ = 4 };       /* lock->root_ */
-enum { IVS_RANGE_AWAKE_ = 1, IVS_RANGE_SLEEPING_ = 2, IVS_RANGE_SKIPPED_ = 3 }; /* range->state_ */
-enum { IVS_KIND_SHARED_ = 0, IVS_KIND_EXCLUSIVE_ = 1 };
+enum { IVS_ROOT_HANDLE_ = 1, IVS_ROOT_CHANGE_ = 2, IVS_ROOT_TABLE_ = 4 }; /* lock->root_ */
+enum {                                                                    /* range->state_; 0: it is not in the queue */
+       IVS_RANGE_AWAKE_ = 1,                                              /* it tries, or is about to */
+       IVS_RANGE_SLEEPING_ = 2,                                           /* for a held piece */
+       IVS_RANGE_BEHIND_ = 3,                                             /* another */
+       IVS_RANGE_TRYING_ = 4 /* AWAKE, asynchronous, and somebody is at it just now */
+};
+enum { IVS_RANGE_WOKEN_ = 1, IVS_RANGE_NESTED_ = 2, IVS_RANGE_ASYNC_ = 4, IVS_RANGE_TIMED_ = 8 }; /* range->flags_ */
 
 #ifndef IVS_RANGE_CACHE_
 #define IVS_RANGE_CACHE_ 64 /* pieces that are kept in any case; beyond, one of eight new ones */
@@ -3967,9 +4059,10 @@ enum { IVS_KIND_SHARED_ = 0, IVS_KIND_EXCLUSIVE_ = 1 };
 #endif
 
 struct ivs_piece_ { /* on a line of its own: searches read the nodes of strangers, who write to their states */
-    unsigned char pad[IVS_LINE_ - 16];
+    unsigned char pad[IVS_LINE_ - 24];
     ivs_u64_ state;
-    ivs_u64_ owner; /* of an exclusive one; for the dump */
+    ivs_u64_ owner;  /* of an exclusive one; for the dump */
+    ivs_u64_ grants; /* to exclusive ones; others are counted in stripes */
     unsigned char pad2[IVS_LINE_];
 };
 IVS_STATIC_ASSERT_(sizeof(struct ivs_piece_) == IVSKIP_RANGE_PAYLOAD, "the payload of a range lock's domain");
@@ -3977,26 +4070,24 @@ IVS_STATIC_ASSERT_(sizeof(struct ivs_range_lock) <= 128, "an idle lock takes at 
 
 #define IVS_STRIPES_ 8
 
-/* Who bars a kind (R5); for those without the guard, hints. */
-struct ivs_bar_ {
-    ivs_u64_ start, last;
-    struct ivs_range *who;
-    uint32_t up;
-};
-
 /* What a range lock has once it was held by two at once. */
 struct ivs_ranges_ {
     struct ivs_map map;
     struct ivs_domain *domain;
-    unsigned char pad[IVS_LINE_]; /* above and next: read by every request; then: written by those who wait */
-    struct ivs_bar_ bar[2];       /* by kind */
+    unsigned char pad[IVS_LINE_];     /* above and next: read by every request; then: written by those who wait */
+    ivs_u64_ waits_start, waits_last; /* of all who wait: bounds and kinds; for those without the guard, hints */
+    uint32_t waits_kinds;
     unsigned char pad2[IVS_LINE_];
     ivs_u64_ kept; /* pieces with KEPT */
     ivs_u64_ hand; /* where the next free one is looked for */
-    uint32_t wakers;
-    uint32_t guard; /* 0 free, 1 held, 2 held and waited for; of what follows */
-    struct ivs_range *first, *last;
+    uint32_t wakers, lenders;
+    uint32_t guard;                   /* 0 free, 1 held, 2 held and waited for; of what follows */
+    struct ivs_range *queue;          /* the root of those who wait */
+    struct ivs_range *run, *run_last; /* asynchronous ones that were roused, in that order */
+    uint64_t runner;                  /* who answers them now */
+    bool running;
     struct ivs_range *holders; /* IVS_RANGE_TRACK_ */
+    uint64_t search;           /* likewise */
     uint64_t waits, longest, wakes, false_wakes;
     struct {
         unsigned char pad[IVS_LINE_ - 8];
@@ -4004,18 +4095,14 @@ struct ivs_ranges_ {
     } stripe[IVS_STRIPES_];
 } __attribute__((aligned(8)));
 
-/* Bounds and mode of what is in the way. */
-struct ivs_blocker_ {
-    uint64_t start, last;
-    bool exclusive;
-};
-
 static inline struct ivs_piece_ *ivs_piece_of_(const struct ivs_node *node) {
     return (struct ivs_piece_ *)(uintptr_t)node - 1;
 }
 
+/* Shared holders that are as many as can be counted keep others out, too. */
 static inline bool ivs_piece_conflicts_(ivs_u64_ state, uint32_t mode) {
-    return (state & (mode & IVS_EXCLUSIVE ? IVS_PIECE_EXCLUSIVE_ | IVS_PIECE_COUNT_ : IVS_PIECE_EXCLUSIVE_)) != 0;
+    if (mode & IVS_EXCLUSIVE) return (state & (IVS_PIECE_EXCLUSIVE_ | IVS_PIECE_COUNT_)) != 0;
+    return (state & IVS_PIECE_EXCLUSIVE_) || (state & IVS_PIECE_COUNT_) == IVS_PIECE_COUNT_;
 }
 
 static inline bool ivs_meets_(uint64_t start, uint64_t last, uint64_t start2, uint64_t last2) {
@@ -4023,18 +4110,8 @@ static inline bool ivs_meets_(uint64_t start, uint64_t last, uint64_t start2, ui
 }
 
 static inline bool ivs_range_clash_(const struct ivs_range *a, const struct ivs_range *b) {
-    return ((a->mode | b->mode) & IVS_EXCLUSIVE) && ivs_meets_(a->start_, a->last_, b->start_, b->last_);
-}
-
-static bool ivs_by_clash_(const struct ivs_blocker_ *by, const struct ivs_range *range) {
-    return (by->exclusive || (range->mode & IVS_EXCLUSIVE)) &&
-           ivs_meets_(by->start, by->last, range->start_, range->last_);
-}
-
-static void ivs_by_(struct ivs_blocker_ *by, const struct ivs_node *node, ivs_u64_ state) {
-    by->start = node->start;
-    by->last = node->last;
-    by->exclusive = (state & IVS_PIECE_EXCLUSIVE_) != 0;
+    return (a->mode_ == IVS_EXCLUSIVE || b->mode_ == IVS_EXCLUSIVE) &&
+           ivs_meets_(a->start_, a->last_, b->start_, b->last_);
 }
 
 static uint64_t ivs_thread_id_(void) {
@@ -4054,6 +4131,17 @@ static void ivs_granted_(struct ivs_ranges_ *table, uint64_t count) {
 
 /* -------------------------------------------------------------------------------- range locks: the queue */
 
+/*
+ * Those who wait, in a treap by start: each knows what its subtree reaches, who came first in it, and which kinds are
+ * there, so that one who is in the way is found without a look at all. Under the guard.
+ */
+enum {
+    IVS_WAITS_SHARED_ = 1,
+    IVS_WAITS_EXCLUSIVE_ = 2,
+    IVS_WAITS_VAIN_ = 4,
+    IVS_WAITS_ASLEEP_ = 8
+}; /* range->kinds_ */
+
 static void ivs_guard_(struct ivs_ranges_ *table) {
     uint32_t free = 0;
     for (int i = 0; i < IVSKIP_SPIN; i++, free = 0) {
@@ -4068,177 +4156,333 @@ static void ivs_unguard_(struct ivs_ranges_ *table) {
     if (ivs_exchange_acq_rel_32_(&table->guard, 0) == 2) IVSKIP_HOST_WAKE(&table->guard); /* [P17] */
 }
 
-/* Would it bar those of a kind who come behind it, if it was the first of its own kind? [R5] */
-static bool ivs_bars_(const struct ivs_range *range, unsigned kind) {
-    return kind == IVS_KIND_SHARED_ ? (range->mode & IVS_EXCLUSIVE) != 0 : range->vain_ != 0;
+static void ivs_queue_sum_(struct ivs_range *at) {
+    struct ivs_range *below[2] = {at->left_, at->right_};
+    at->reach_ = at->last_;
+    at->lowest_ = at->low_;
+    at->oldest_ = at->ticket_;
+    at->under_ = at->kinds_;
+    for (int i = 0; i < 2; i++) {
+        if (!below[i]) continue;
+        if (below[i]->reach_ > at->reach_) at->reach_ = below[i]->reach_;
+        if (below[i]->lowest_ < at->lowest_) at->lowest_ = below[i]->lowest_;
+        if (below[i]->oldest_ < at->oldest_) at->oldest_ = below[i]->oldest_;
+        at->under_ |= below[i]->under_;
+    }
 }
 
-static unsigned ivs_kind_(const struct ivs_range *range) {
-    return range->mode & IVS_EXCLUSIVE ? IVS_KIND_EXCLUSIVE_ : IVS_KIND_SHARED_;
+/* `at` and all above it are summed anew; what newcomers look at follows. */
+static void ivs_queue_sums_(struct ivs_ranges_ *table, struct ivs_range *at) {
+    struct ivs_range *first = table->queue;
+    for (; at; at = at->up_) ivs_queue_sum_(at);
+    while (first && first->left_) first = first->left_;
+    if (first) {
+        ivs_store_relaxed_64_(&table->waits_start, first->start_);
+        ivs_store_relaxed_64_(&table->waits_last, table->queue->reach_);
+    }
+    ivs_store_relaxed_32_(&table->waits_kinds, first ? table->queue->under_ : 0);
 }
 
-/* Does a newcomer have to queue? A hint: what it reads may be torn. */
+static struct ivs_range **ivs_queue_place_(struct ivs_ranges_ *table, const struct ivs_range *at) {
+    if (!at->up_) return &table->queue;
+    return at->up_->left_ == at ? &at->up_->left_ : &at->up_->right_;
+}
+
+static void ivs_queue_rotate_(struct ivs_ranges_ *table, struct ivs_range *at) {
+    struct ivs_range *up = at->up_, *middle = up->left_ == at ? at->right_ : at->left_;
+    *ivs_queue_place_(table, up) = at;
+    at->up_ = up->up_;
+    if (up->left_ == at) {
+        up->left_ = middle;
+        at->right_ = up;
+    } else {
+        up->right_ = middle;
+        at->left_ = up;
+    }
+    if (middle) middle->up_ = up;
+    up->up_ = at;
+    ivs_queue_sum_(up);
+    ivs_queue_sum_(at);
+}
+
+static ivs_u64_ ivs_queue_weight_(const struct ivs_range *range) { return ivs_mix_(range->ticket_); }
+
+/* Equal starts: who came later is further right. */
+static void ivs_queue_insert_(struct ivs_ranges_ *table, struct ivs_range *range) {
+    struct ivs_range **at = &table->queue;
+    range->left_ = range->right_ = range->up_ = NULL;
+    while (*at) {
+        range->up_ = *at;
+        at = range->start_ < (*at)->start_ ? &(*at)->left_ : &(*at)->right_;
+    }
+    *at = range;
+    ivs_queue_sum_(range);
+    while (range->up_ && ivs_queue_weight_(range->up_) < ivs_queue_weight_(range)) ivs_queue_rotate_(table, range);
+    ivs_queue_sums_(table, range);
+}
+
+static void ivs_queue_remove_(struct ivs_ranges_ *table, struct ivs_range *range) {
+    while (range->left_ || range->right_) {
+        struct ivs_range *l = range->left_, *r = range->right_;
+        ivs_queue_rotate_(table, !r || (l && ivs_queue_weight_(l) > ivs_queue_weight_(r)) ? l : r);
+    }
+    *ivs_queue_place_(table, range) = NULL;
+    ivs_queue_sums_(table, range->up_);
+}
+
+/* Those who wait for a part of [start, last], are of one of `kinds`, came before `ticket`, and whose low_ is below
+ * `low` and, with `nested`, above `above`. */
+struct ivs_wanted_ {
+    uint64_t start, last, ticket, low, above;
+    uint32_t kinds, nested;
+};
+
+static struct ivs_wanted_ ivs_wanted_(uint64_t start, uint64_t last, uint32_t kinds) {
+    struct ivs_wanted_ w = {start, last, UINT64_MAX, UINT64_MAX, 0, kinds, 0};
+    return w;
+}
+
+static bool ivs_wanted_under_(const struct ivs_wanted_ *w, const struct ivs_range *at) {
+    return at && at->reach_ >= w->start && at->oldest_ < w->ticket && at->lowest_ <= w->low && (at->under_ & w->kinds);
+}
+
+static bool ivs_wanted_is_(const struct ivs_wanted_ *w, const struct ivs_range *at) {
+    return ivs_meets_(w->start, w->last, at->start_, at->last_) && at->ticket_ < w->ticket && at->low_ <= w->low &&
+           (at->kinds_ & w->kinds) && (!w->nested || at->low_ > w->above);
+}
+
+/* The next one, from the right to the left; `at` NULL: the first. */
+static struct ivs_range *ivs_queue_next_(const struct ivs_ranges_ *table, const struct ivs_wanted_ *w,
+                                         struct ivs_range *at) {
+    struct ivs_range *down = at ? at->left_ : table->queue;
+    for (;;) {
+        if (ivs_wanted_under_(w, down)) {
+            do {
+                at = down;
+                down = at->start_ <= w->last ? at->right_ : NULL;
+            } while (ivs_wanted_under_(w, down));
+        } else {
+            while (at && (!at->up_ || at->up_->left_ == at)) at = at->up_; /* those above it were looked at */
+            if (!at) return NULL;
+            at = at->up_;
+        }
+        if (ivs_wanted_is_(w, at)) return at;
+        down = at->left_;
+    }
+}
+
+/* -------------------------------------------------------------------------------- range locks: waiting */
+
+static void ivs_range_mark_(struct ivs_ranges_ *table, struct ivs_range *range, uint32_t state) {
+    uint32_t asleep = state == IVS_RANGE_SLEEPING_ ? IVS_WAITS_ASLEEP_ : 0;
+    ivs_store_relaxed_32_(&range->state_, state);
+    if ((range->kinds_ & IVS_WAITS_ASLEEP_) == asleep) return;
+    range->kinds_ ^= IVS_WAITS_ASLEEP_;
+    ivs_queue_sums_(table, range);
+}
+
+/* The one that `range` has to stand behind, if any [R5]. */
+static struct ivs_range *ivs_range_ahead_(const struct ivs_ranges_ *table, const struct ivs_range *range) {
+    uint32_t kinds = range->mode_ == IVS_EXCLUSIVE ? IVS_WAITS_EXCLUSIVE_ | IVS_WAITS_SHARED_ : IVS_WAITS_EXCLUSIVE_;
+    struct ivs_wanted_ w = ivs_wanted_(range->start_, range->last_, kinds);
+    w.ticket = range->ticket_;
+    w.above = range->above_;
+    w.nested = range->flags_ & IVS_RANGE_NESTED_;
+    return ivs_queue_next_(table, &w, NULL);
+}
+
+/* Has a newcomer to queue? [R5] First by a look without the guard at what is said of all who wait. */
 static bool ivs_barred_(struct ivs_ranges_ *table, const struct ivs_range *range) {
-    struct ivs_bar_ *bar = &table->bar[ivs_kind_(range)];
-    return ivs_load_relaxed_32_(&bar->up) && !range->nested_ &&
-           ivs_meets_(ivs_load_relaxed_64_(&bar->start), ivs_load_relaxed_64_(&bar->last), range->start_, range->last_);
+    uint32_t kinds = range->mode_ == IVS_EXCLUSIVE ? IVS_WAITS_VAIN_ : IVS_WAITS_EXCLUSIVE_;
+    struct ivs_wanted_ w = ivs_wanted_(range->start_, range->last_, kinds);
+    bool barred;
+    if (!(ivs_load_relaxed_32_(&table->waits_kinds) & kinds) ||
+        !ivs_meets_(ivs_load_relaxed_64_(&table->waits_start), ivs_load_relaxed_64_(&table->waits_last), w.start,
+                    w.last))
+        return false;
+    w.above = range->above_;
+    w.nested = range->flags_ & IVS_RANGE_NESTED_;
+    ivs_guard_(table);
+    barred = ivs_queue_next_(table, &w, NULL) != NULL;
+    ivs_unguard_(table);
+    return barred;
 }
 
-/* Guard held: is it barred by one before it? [R5] */
-static bool ivs_range_barred_(const struct ivs_ranges_ *table, const struct ivs_range *range) {
-    const struct ivs_range *other = table->first;
-    while (other != range && !ivs_bars_(other, ivs_kind_(range))) other = other->next_;
-    return other != range && !range->nested_ && ivs_range_clash_(other, range);
+static void ivs_range_link_(struct ivs_range **first, struct ivs_range *range) {
+    range->prev_ = NULL;
+    range->next_ = *first;
+    if (*first) (*first)->prev_ = range;
+    *first = range;
 }
 
-/* Guard held: has somebody the right to try before this one? [R4] */
-static bool ivs_range_behind_(const struct ivs_ranges_ *table, const struct ivs_range *range) {
-    const struct ivs_range *other;
-    for (other = table->first; other != range; other = other->next_)
-        if (ivs_load_relaxed_32_(&other->state_) == IVS_RANGE_AWAKE_ && ivs_range_clash_(other, range)) return true;
-    return ivs_range_barred_(table, range);
+static void ivs_range_unlink_(struct ivs_range **first, struct ivs_range *range) {
+    if (range->prev_) range->prev_->next_ = range->next_;
+    else *first = range->next_;
+    if (range->next_) range->next_->prev_ = range->prev_;
+    range->next_ = range->prev_ = NULL;
 }
 
-static void ivs_range_mark_(struct ivs_range *range, uint32_t state) { ivs_store_relaxed_32_(&range->state_, state); }
-
-static void ivs_range_sleeps_(struct ivs_range *range, const struct ivs_blocker_ *by) {
-    range->by_start_ = by->start;
-    range->by_last_ = by->last;
-    ivs_range_mark_(range, IVS_RANGE_SLEEPING_);
+/* Until `ahead` leaves the queue. */
+static void ivs_range_stand_(struct ivs_ranges_ *table, struct ivs_range *range, struct ivs_range *ahead) {
+    range->behind_ = ahead;
+    ivs_range_link_(&ahead->train_, range);
+    ivs_range_mark_(table, range, IVS_RANGE_BEHIND_);
 }
 
-/* Guard held: it may try. A sleeper is woken under the guard, which it takes before it leaves: so its handle is there. */
-static void ivs_range_rouse_(struct ivs_ranges_ *table, struct ivs_range *range, struct ivs_range **async) {
-    range->woken_ = 1;
+/* WAIT is set on the piece at `key`, if it is in the way; from then on the request sleeps for it [R3]. */
+static bool ivs_range_sleeps_(struct ivs_ranges_ *table, struct ivs_range *range, uint64_t key) {
+    struct ivs_node *node;
+    bool held = false;
+    ivs_domain_read_enter(table->domain);
+    node = ivs_map_query_rcu(&table->map, key);
+    if (node && ivs_meets_(node->start, node->last, range->start_, range->last_)) {
+        ivs_u64_ state = ivs_load_acquire_64_(&ivs_piece_of_(node)->state); /* [P18] */
+        while (!held && !(state & IVS_PIECE_DEAD_) && ivs_piece_conflicts_(state, range->mode_))
+            held = ivs_cas_acq_rel_64_(&ivs_piece_of_(node)->state, &state, state | IVS_PIECE_WAIT_); /* [P18] */
+        range->by_start_ = node->start;
+        range->by_last_ = node->last;
+    }
+    ivs_domain_read_exit(table->domain);
+    if (held) ivs_range_mark_(table, range, IVS_RANGE_SLEEPING_);
+    return held;
+}
+
+/* It may try. A sleeper is woken under the guard, which it takes before it leaves: so its handle is there. An
+ * asynchronous one comes before those in `roused`. */
+static void ivs_range_rouse_(struct ivs_ranges_ *table, struct ivs_range *range, struct ivs_range **roused) {
+    range->flags_ |= IVS_RANGE_WOKEN_;
     table->wakes++;
-    ivs_store_relaxed_32_(&range->state_, IVS_RANGE_AWAKE_); /* its next try acquires [P18] */
-    if (range->done_) {
-        range->chain_ = *async;
-        *async = range;
+    ivs_range_mark_(table, range, IVS_RANGE_AWAKE_); /* its next try acquires [P18] */
+    if (range->flags_ & IVS_RANGE_ASYNC_) {
+        range->chain_ = *roused;
+        *roused = range;
     } else {
         IVSKIP_HOST_WAKE(&range->state_);
     }
 }
 
-/* Guard held: [start, last] was let go (held_shared: shared holders stay). In the order of the queue, those who slept
- * for it may try, unless one who tries already conflicts with them. */
-static void ivs_range_pass_(struct ivs_ranges_ *table, uint64_t start, uint64_t last, bool held_shared,
-                            struct ivs_range **async) {
-    for (struct ivs_range *range = table->first; range; range = range->next_) {
-        uint32_t state = ivs_load_relaxed_32_(&range->state_);
-        if (state != IVS_RANGE_SLEEPING_ || !ivs_meets_(range->by_start_, range->by_last_, start, last)) continue;
-        if (held_shared && (range->mode & IVS_EXCLUSIVE)) continue;
-        if (ivs_range_behind_(table, range)) ivs_range_mark_(range, IVS_RANGE_SKIPPED_);
-        else ivs_range_rouse_(table, range, async);
-    }
+/* These are answered after those that were roused before. */
+static void ivs_ranges_roused_(struct ivs_ranges_ *table, struct ivs_range *roused) {
+    if (!roused) return;
+    *(table->run ? &table->run_last->chain_ : &table->run) = roused;
+    while (roused->chain_) roused = roused->chain_;
+    table->run_last = roused;
 }
 
-/* Guard held: `range` does not try any more. If it sleeps for `by`, or holds it, those who were skipped because of it
- * and conflict with that sleep for it too, and WAIT is set there; the others may try. [R4] */
-static void ivs_range_settle_(struct ivs_ranges_ *table, const struct ivs_range *range, const struct ivs_blocker_ *by,
-                              struct ivs_range **async) {
-    for (struct ivs_range *other = table->first; other; other = other->next_) {
-        if (ivs_load_relaxed_32_(&other->state_) != IVS_RANGE_SKIPPED_ || !ivs_range_clash_(range, other)) continue;
-        if (by && ivs_by_clash_(by, other)) ivs_range_sleeps_(other, by);
-        else if (!ivs_range_behind_(table, other)) ivs_range_rouse_(table, other, async);
-    }
+/* [start, last] was let go (held_shared: shared holders stay): those who slept for it may try. They conflict with none
+ * who came before, so with none of each other, but for nested ones. */
+static void ivs_range_pass_(struct ivs_ranges_ *table, uint64_t start, uint64_t last, bool held_shared) {
+    struct ivs_wanted_ w = ivs_wanted_(start, last, IVS_WAITS_ASLEEP_);
+    struct ivs_range *range = NULL, *roused = NULL;
+    while ((range = ivs_queue_next_(table, &w, range)) != NULL)
+        if (ivs_meets_(range->by_start_, range->by_last_, start, last) &&
+            !(held_shared && range->mode_ == IVS_EXCLUSIVE))
+            ivs_range_rouse_(table, range, &roused);
+    ivs_ranges_roused_(table, roused);
 }
 
-/* Guard held: who bars may have changed. If one before it bars now, those whom it held settle. */
-static void ivs_bars_publish_(struct ivs_ranges_ *table, struct ivs_range **async) {
-    for (unsigned kind = 0; kind < 2; kind++) {
-        struct ivs_bar_ *bar = &table->bar[kind];
-        struct ivs_range *before = bar->who, *now = table->first;
-        while (now && !ivs_bars_(now, kind)) now = now->next_;
-        bar->who = now;
-        if (now) {
-            ivs_store_relaxed_64_(&bar->start, now->start_);
-            ivs_store_relaxed_64_(&bar->last, now->last_);
-        }
-        if (ivs_load_relaxed_32_(&bar->up) != (now != NULL)) ivs_store_relaxed_32_(&bar->up, now != NULL);
-        if (before && before != now) ivs_range_settle_(table, before, NULL, async);
-    }
-}
-
-static void ivs_range_enqueue_(struct ivs_ranges_ *table, struct ivs_range *range) {
+/* With the kind of one that tries: `state` is AWAKE or TRYING. */
+static void ivs_range_enqueue_(struct ivs_ranges_ *table, struct ivs_range *range, uint32_t state) {
+    struct ivs_wanted_ w = ivs_wanted_(range->start_, range->last_, UINT32_MAX);
+    struct ivs_range *other = NULL;
     ivs_guard_(table);
-    range->vain_ = range->woken_ = 0;
-    range->next_ = NULL;
-    range->prev_ = table->last;
-    if (table->last) table->last->next_ = range;
-    else table->first = range;
-    table->last = range;
-    table->waits++;
+    range->vain_ = 0;
+    range->train_ = range->behind_ = range->next_ = range->prev_ = NULL;
+    range->kinds_ = range->mode_ == IVS_EXCLUSIVE ? IVS_WAITS_EXCLUSIVE_ : IVS_WAITS_SHARED_;
+    range->ticket_ = ++table->waits;
+    range->low_ = range->start_;
+    while (range->low_ && (w.low = range->low_ - 1, other = ivs_queue_next_(table, &w, other)) != NULL)
+        range->low_ = other->low_;
     range->since_ = IVSKIP_HOST_NOW();
-    ivs_range_mark_(range, IVS_RANGE_AWAKE_);
-    ivs_bars_publish_(table, NULL); /* one more at the end: nobody ceases to bar */
+    ivs_queue_insert_(table, range);
+    ivs_range_mark_(table, range, state);
     ivs_unguard_(table);
 }
 
-static void ivs_range_unlink_(struct ivs_range **first, struct ivs_range **last, struct ivs_range *range) {
-    if (range->prev_) range->prev_->next_ = range->next_;
-    else *first = range->next_;
-    if (range->next_) range->next_->prev_ = range->prev_;
-    else if (last) *last = range->prev_;
-    range->next_ = range->prev_ = NULL;
-}
-
-/* Leaves the queue; guard held. */
-static void ivs_range_dequeue_(struct ivs_ranges_ *table, struct ivs_range *range, bool got, struct ivs_range **async) {
-    struct ivs_blocker_ by = {range->start_, range->last_, true};
-    bool alone = got && (range->mode & IVS_EXCLUSIVE);
+/* Leaves the queue; guard held. Those who stood behind it stand behind another, sleep for what it took, or may try. */
+static void ivs_range_dequeue_(struct ivs_ranges_ *table, struct ivs_range *range, bool got) {
     uint64_t waited = IVSKIP_HOST_NOW() - range->since_;
-    struct ivs_range *other;
-    ivs_range_unlink_(&table->first, &table->last, range);
-    for (unsigned kind = 0; kind < 2; kind++)
-        if (table->bar[kind].who == range) table->bar[kind].who = NULL; /* we settle below */
-    ivs_range_mark_(range, 0);
+    struct ivs_range *other, *ahead, *roused = NULL;
+    if (range->behind_) ivs_range_unlink_(&range->behind_->train_, range);
+    range->behind_ = NULL;
+    ivs_queue_remove_(table, range);
+    ivs_store_relaxed_32_(&range->state_, 0);
     if (!got) range->lock = NULL;
     if (waited > table->longest) table->longest = waited;
-    for (other = table->first; alone && other; other = other->next_)
-        if (ivs_load_relaxed_32_(&other->state_) == IVS_RANGE_SKIPPED_ && ivs_range_clash_(range, other)) break;
-    if (alone && other) (void)ivs_or_acq_rel_64_(&ivs_piece_of_(range->node_)->state, IVS_PIECE_WAIT_); /* [P18] */
-    ivs_bars_publish_(table, async);
-    ivs_range_settle_(table, range, alone ? &by : NULL, async);
+    while ((other = range->train_) != NULL) {
+        ivs_range_unlink_(&range->train_, other);
+        other->behind_ = NULL;
+        ahead = ivs_range_ahead_(table, other);
+        if (ahead) ivs_range_stand_(table, other, ahead);
+        else if (!got ||
+                 !ivs_range_sleeps_(table, other, other->start_ > range->start_ ? other->start_ : range->start_))
+            ivs_range_rouse_(table, other, &roused);
+    }
+    ivs_ranges_roused_(table, roused);
 }
 
 #if IVS_RANGE_TRACK_
 static void ivs_range_track_(struct ivs_ranges_ *table, struct ivs_range *range, bool held) {
     ivs_guard_(table);
-    if (held) {
-        range->prev_ = NULL;
-        range->next_ = table->holders;
-        if (table->holders) table->holders->prev_ = range;
-        table->holders = range;
-    } else {
-        ivs_range_unlink_(&table->holders, NULL, range);
-    }
+    if (held) ivs_range_link_(&table->holders, range);
+    else ivs_range_unlink_(&table->holders, range);
     ivs_unguard_(table);
 }
 
-/* Guard held: would `owner` wait, over others or at once, for itself, if `range` waited? The range in the way goes to
- * `report`. */
-static bool ivs_range_cycle_(struct ivs_ranges_ *table, const struct ivs_range *range, uint64_t owner, unsigned depth,
-                             struct ivs_range *report) {
-    struct ivs_range *held, *other;
-    for (held = table->holders; held; held = held->next_) {
-        bool found = held->holder_ == owner;
-        if (!ivs_range_clash_(held, range) || held->holder_ == 0) continue;
-        for (other = table->first; other && !found && depth < 32; other = other->next_)
-            if (other->holder_ == held->holder_ && other != range && !other->async_ &&
-                ivs_load_relaxed_32_(&other->state_) != IVS_RANGE_AWAKE_)
-                found = ivs_range_cycle_(table, other, owner, depth + 1, report);
-        if (!found) continue;
-        report->other_start = held->start_;
-        report->other_end = held->last_ + 1;
-        return true;
+/* In a search for a cycle: `via` is what `range` would wait for at first, on the way to `who`. */
+static void ivs_cycle_reach_(const struct ivs_ranges_ *table, struct ivs_range *who, uint64_t start, uint64_t end) {
+    if (who->mark_ == table->search || (who->flags_ & IVS_RANGE_TIMED_)) return;
+    who->mark_ = table->search;
+    who->other_start = start;
+    who->other_end = end;
+    who->expand_ = 1;
+}
+
+/* What `at` waits for: those ahead of it, and all that holders in its way wait for. True: one of those is `owner`. */
+static bool ivs_cycle_step_(struct ivs_ranges_ *table, struct ivs_range *at, struct ivs_range *ahead,
+                            const struct ivs_range *range) {
+    struct ivs_wanted_ all = ivs_wanted_(0, UINT64_MAX, UINT32_MAX);
+    for (struct ivs_range *held = table->holders; held; held = held->next_) {
+        uint64_t start = at == range ? held->start_ : at->other_start;
+        uint64_t end = at == range ? held->last_ + 1 : at->other_end;
+        struct ivs_range *other = NULL;
+        if (!ivs_range_clash_(held, at) || held->holder_ == 0) continue;
+        if ((held->flags_ & IVS_RANGE_ASYNC_) && !held->owner) continue; /* any thread may release it */
+        if (held->holder_ == range->holder_) {
+            at->other_start = start;
+            at->other_end = end;
+            return true;
+        }
+        while ((other = ivs_queue_next_(table, &all, other)) != NULL)
+            if (other->holder_ == held->holder_ && other != range && !(other->flags_ & IVS_RANGE_ASYNC_) &&
+                (other->behind_ || (other->kinds_ & IVS_WAITS_ASLEEP_)))
+                ivs_cycle_reach_(table, other, start, end);
     }
-    other = table->bar[ivs_kind_(range)].who;
-    if (depth < 32 && other && other != range && ivs_range_barred_(table, range) &&
-        ivs_range_cycle_(table, other, owner, depth + 1, report)) {
-        report->other_start = other->start_;
-        report->other_end = other->last_ + 1;
-        return true;
+    if (ahead)
+        ivs_cycle_reach_(table, ahead, at == range ? ahead->start_ : at->other_start,
+                         at == range ? ahead->last_ + 1 : at->other_end);
+    return false;
+}
+
+/* Guard held: would `range`, if it waited, behind `ahead` or for a held one, wait for its own owner? What is in the way
+ * goes to other_start and other_end. */
+static bool ivs_range_cycle_(struct ivs_ranges_ *table, struct ivs_range *range, struct ivs_range *ahead) {
+    struct ivs_wanted_ all = ivs_wanted_(0, UINT64_MAX, UINT32_MAX);
+    struct ivs_range *at = range;
+    if (range->flags_ & (IVS_RANGE_ASYNC_ | IVS_RANGE_TIMED_))
+        return false; /* it does not wait for ever, or not here */
+    table->search++;
+    range->mark_ = table->search;
+    while (at) {
+        struct ivs_range *other = NULL;
+        if (ivs_cycle_step_(table, at, at == range ? ahead : at->behind_, range)) {
+            range->other_start = at->other_start;
+            range->other_end = at->other_end;
+            return true;
+        }
+        at->expand_ = 0;
+        for (at = NULL; !at && (other = ivs_queue_next_(table, &all, other)) != NULL;)
+            if (other->mark_ == table->search && other->expand_) at = other;
     }
     return false;
 }
@@ -4246,43 +4490,31 @@ static bool ivs_range_cycle_(struct ivs_ranges_ *table, const struct ivs_range *
 #define ivs_range_track_(table, range, held) ((void)0)
 #endif
 
-/*
- * One who tried in vain, because of `by`: sleeps from now on (0), may try again (IVS_AGAIN_), or would wait for itself.
- */
-static int ivs_range_block_(struct ivs_ranges_ *table, struct ivs_range *range, struct ivs_blocker_ *by,
-                            struct ivs_range **async) {
-    bool barred, held = false;
-    struct ivs_node *node;
+/* One who tried in vain, because of the piece at `key`: waits from now on (0), may try again (IVS_AGAIN_), or would
+ * wait for itself (-EDEADLK). */
+static int ivs_range_block_(struct ivs_ranges_ *table, struct ivs_range *range, uint64_t key) {
+    struct ivs_range *ahead;
+    bool held = false;
+    int r = IVS_AGAIN_;
     ivs_guard_(table);
-    barred = ivs_range_barred_(table, range);
-    if (!barred) {
-        ivs_domain_read_enter(table->domain);
-        node = ivs_map_query_rcu(&table->map, by->start);
-        if (node && ivs_meets_(node->start, node->last, range->start_, range->last_)) {
-            ivs_u64_ state = ivs_load_acquire_64_(&ivs_piece_of_(node)->state); /* [P18] */
-            while (!held && !(state & IVS_PIECE_DEAD_) && ivs_piece_conflicts_(state, range->mode))
-                held = ivs_cas_acq_rel_64_(&ivs_piece_of_(node)->state, &state, state | IVS_PIECE_WAIT_); /* [P18] */
-            ivs_by_(by, node, state);
+    ahead = ivs_range_ahead_(table, range);
+    if (ahead) ivs_range_stand_(table, range, ahead);
+    else held = ivs_range_sleeps_(table, range, key);
+    if (ahead || held) {
+        r = 0;
+        if (range->flags_ & IVS_RANGE_WOKEN_) {
+            table->false_wakes++;
+            range->vain_++;
+            range->flags_ &= ~(uint32_t)IVS_RANGE_WOKEN_;
+            range->kinds_ |= IVS_WAITS_VAIN_;
+            ivs_queue_sums_(table, range);
         }
-        ivs_domain_read_exit(table->domain);
-    }
 #if IVS_RANGE_TRACK_
-    if ((barred || held) && !range->async_ && ivs_range_cycle_(table, range, range->holder_, 0, range)) {
-        ivs_unguard_(table);
-        return IVS_EDEADLK;
-    }
+        if (ivs_range_cycle_(table, range, ahead)) r = IVS_EDEADLK;
 #endif
-    if (barred) ivs_range_mark_(range, IVS_RANGE_SKIPPED_);
-    if (held) ivs_range_sleeps_(range, by);
-    if (barred || held) {
-        table->false_wakes += range->woken_;
-        range->vain_ += range->woken_;
-        range->woken_ = 0;
-        ivs_bars_publish_(table, async);
-        ivs_range_settle_(table, range, held ? by : NULL, async);
     }
     ivs_unguard_(table);
-    return barred || held ? 0 : IVS_AGAIN_;
+    return r;
 }
 
 /* -------------------------------------------------------------------------------- range locks: taking pieces */
@@ -4291,6 +4523,7 @@ static int ivs_range_block_(struct ivs_ranges_ *table, struct ivs_range *range, 
 struct ivs_spares_ {
     struct ivs_node *first, **run, *few[8];
     size_t count, room;
+    bool lender; /* a piece in a caller's storage is replaced [R7] */
 };
 
 static void ivs_spares_run_free_(struct ivs_domain *domain, struct ivs_spares_ *spares) {
@@ -4301,9 +4534,14 @@ static void ivs_spares_run_free_(struct ivs_domain *domain, struct ivs_spares_ *
     spares->room = 0;
 }
 
-static bool ivs_spares_fill_(struct ivs_domain *domain, struct ivs_spares_ *spares, size_t count) {
+static struct ivs_node *ivs_piece_at_(struct ivs_ranges_ *table, struct ivs_range *range);
+
+static bool ivs_spares_fill_(struct ivs_ranges_ *table, struct ivs_range *range, struct ivs_spares_ *spares,
+                             size_t count) {
+    struct ivs_domain *domain = table->domain;
     for (; spares->count < count; spares->count++) {
         struct ivs_node *node = ivs_node_new(domain, 0, 1, NULL, IVS_SLEEP);
+        if (!node && count == 1) node = ivs_piece_at_(table, range);
         if (!node) return false;
         node->chain_ = (uintptr_t)spares->first;
         spares->first = node;
@@ -4326,6 +4564,7 @@ static struct ivs_node *ivs_spares_take_(struct ivs_spares_ *spares, uint64_t st
     node->start = start;
     node->last = last;
     ivs_store_relaxed_64_(&ivs_piece_of_(node)->state, state);
+    ivs_store_relaxed_64_(&ivs_piece_of_(node)->grants, 0);
     return node;
 }
 
@@ -4337,43 +4576,74 @@ static void ivs_spares_free_(struct ivs_domain *domain, struct ivs_spares_ *spar
     ivs_spares_run_free_(domain, spares);
 }
 
+/* What a holder adds to a piece that is just its range. */
 static inline ivs_u64_ ivs_piece_held_(const struct ivs_range *range) {
-    return range->mode & IVS_EXCLUSIVE ? IVS_PIECE_EXCLUSIVE_ : IVS_PIECE_SHARED_;
+    return range->mode_ == IVS_EXCLUSIVE ? IVS_PIECE_EXCLUSIVE_ : IVS_PIECE_WHOLE_;
+}
+
+/* What a shared holder has in a piece of its range. */
+static inline ivs_u64_ ivs_piece_share_(const struct ivs_range *range, uint64_t start, uint64_t last) {
+    return IVS_PIECE_SHARED_ + (start == range->start_ ? IVS_PIECE_BEGIN_ : 0) +
+           (last == range->last_ ? IVS_PIECE_END_ : 0);
+}
+
+/* Where a piece that is in the way meets the range. */
+static inline uint64_t ivs_piece_key_(const struct ivs_node *node, const struct ivs_range *range) {
+    return node->start > range->start_ ? node->start : range->start_;
+}
+
+/* One's own exclusive piece: nobody else counts there. */
+static void ivs_piece_own_(struct ivs_range *range, struct ivs_node *node, ivs_u64_ grants) {
+    struct ivs_piece_ *piece = ivs_piece_of_(node);
+    ivs_store_relaxed_64_(&piece->owner, range->holder_);
+    ivs_store_relaxed_64_(&piece->grants, ivs_load_relaxed_64_(&piece->grants) + grants);
+    range->node_ = node;
 }
 
 /* Takes a piece that has just the bounds of the range, by one CAS [R1]. */
-static int ivs_piece_join_(struct ivs_ranges_ *table, struct ivs_node *node, struct ivs_range *range,
-                           struct ivs_blocker_ *by) {
+static int ivs_piece_join_(struct ivs_ranges_ *table, struct ivs_node *node, struct ivs_range *range, uint64_t *key) {
     struct ivs_piece_ *piece = ivs_piece_of_(node);
     ivs_u64_ state = ivs_load_acquire_64_(&piece->state); /* [P18] */
     do {
         if (state & IVS_PIECE_DEAD_) return IVS_EEXIST;
-        if (ivs_piece_conflicts_(state, range->mode)) {
-            ivs_by_(by, node, state);
+        if (ivs_piece_conflicts_(state, range->mode_)) {
+            *key = range->start_;
             return IVS_EBUSY;
         }
-    } while (
-        !ivs_cas_acq_rel_64_(&piece->state, &state, state + IVS_PIECE_GRANT_ + ivs_piece_held_(range))); /* [P18] */
-    if (state >> 32 == 0xffffffffu) ivs_granted_(table, (uint64_t)1 << 32);
-    if (range->mode & IVS_EXCLUSIVE) ivs_store_relaxed_64_(&piece->owner, range->holder_);
-    range->node_ = node;
+        if (node->foreign_) return IVS_EEXIST; /* it leaves with its holder [R7] */
+    } while (!ivs_cas_acq_rel_64_(&piece->state, &state, state + ivs_piece_held_(range))); /* [P18] */
+    if (range->mode_ == IVS_EXCLUSIVE) ivs_piece_own_(range, node, 1);
+    else ivs_granted_(table, 1);
     return 0;
 }
 
 /* A piece for the whole range, taken. */
-static struct ivs_node *ivs_piece_new_(struct ivs_ranges_ *table, const struct ivs_range *range, unsigned flags) {
-    struct ivs_node *node = ivs_node_new(table->domain, range->start, range->end, NULL, flags);
+static struct ivs_node *ivs_piece_dress_(struct ivs_range *range, struct ivs_node *node) {
     if (!node) return NULL;
-    ivs_store_relaxed_64_(&ivs_piece_of_(node)->state, ivs_piece_held_(range) | IVS_PIECE_GRANT_);
-    ivs_store_relaxed_64_(&ivs_piece_of_(node)->owner, range->holder_);
+    node->start = range->start_;
+    node->last = range->last_;
+    ivs_store_relaxed_64_(&ivs_piece_of_(node)->state, ivs_piece_held_(range));
+    ivs_store_relaxed_64_(&ivs_piece_of_(node)->grants, 0);
     return node;
 }
 
+/* In the caller's storage, if there is some that was not used yet [R7]. */
+static struct ivs_node *ivs_piece_at_(struct ivs_ranges_ *table, struct ivs_range *range) {
+    if (!range->storage || range->borrowed) return NULL;
+    return ivs_node_init_at(table->domain, range->storage, 1, 0, 1, NULL);
+}
+
+/* It is in the map; if it is shared, others may have replaced it by now. */
+static void ivs_piece_taken_(struct ivs_ranges_ *table, struct ivs_range *range, struct ivs_node *node, bool lent) {
+    if (lent) range->borrowed = 1;
+    if (range->mode_ == IVS_EXCLUSIVE) ivs_piece_own_(range, node, 1);
+    else ivs_granted_(table, 1);
+}
+
 /* Taken (0), -EBUSY, -ENOENT: it lies in a gap, but somebody is at work there, -EEXIST: cuts pieces, or covers several.
- * *fresh: a piece for the range, if one was prepared and not needed;
- * *made: it was needed. */
+ * *fresh: a piece for the range, if one was prepared and not needed; *made: it was needed. */
 static int ivs_range_look_(struct ivs_ranges_ *table, struct ivs_range *range, struct ivs_node **fresh, bool *made,
-                           struct ivs_blocker_ *by) {
+                           uint64_t *key) {
     struct ivs_node *before, *node;
     uintptr_t word;
     int r = IVS_ENOENT;
@@ -4382,20 +4652,23 @@ static int ivs_range_look_(struct ivs_ranges_ *table, struct ivs_range *range, s
     node = ivs_ptr_(word);
     if (!node || node->start > range->last_) {
         if (!*fresh && (IVS_MALLOC_WHILE_HELD_ || (table->domain->ops_ && table->domain->ops_->alloc)))
-            *fresh = ivs_piece_new_(table, range, IVS_NOSLEEP);
-        if (*fresh && !(word & IVS_FLAGS_) && ivs_insert_at_(&table->map, before, &word, *fresh)) { /* exactly [I1] */
-            range->node_ = *fresh;
-            *fresh = NULL;
-            *made = true;
-            r = 0;
+            *fresh = ivs_piece_dress_(range, ivs_node_new(table->domain, 0, 1, NULL, IVS_NOSLEEP));
+        if (*fresh && !(word & IVS_FLAGS_)) {
+            bool lent = (*fresh)->foreign_;
+            if (ivs_insert_at_(&table->map, before, &word, *fresh)) { /* exactly [I1] */
+                ivs_piece_taken_(table, range, *fresh, lent);
+                *fresh = NULL;
+                *made = true;
+                r = 0;
+            }
         }
     } else if (node->start == range->start_ && node->last == range->last_) {
-        r = ivs_piece_join_(table, node, range, by);
+        r = ivs_piece_join_(table, node, range, key);
     } else {
         ivs_u64_ state = ivs_load_acquire_64_(&ivs_piece_of_(node)->state); /* [P18] */
         r = IVS_EEXIST;
-        if (!(state & IVS_PIECE_DEAD_) && ivs_piece_conflicts_(state, range->mode)) {
-            ivs_by_(by, node, state);
+        if (!(state & IVS_PIECE_DEAD_) && ivs_piece_conflicts_(state, range->mode_)) {
+            *key = ivs_piece_key_(node, range);
             r = IVS_EBUSY;
         }
     }
@@ -4411,13 +4684,13 @@ static void ivs_pieces_thaw_(const struct ivs_lock *lock, const struct ivs_node 
 
 /* Locked nodes: none can be taken or let go by a CAS any more, if none conflicts. `upgrade`: each must have
  * one holder, who is ours. [R1] */
-static int ivs_pieces_freeze_(const struct ivs_lock *lock, uint32_t mode, bool upgrade, struct ivs_blocker_ *by) {
+static int ivs_pieces_freeze_(const struct ivs_lock *lock, const struct ivs_range *range, bool upgrade, uint64_t *key) {
     for (struct ivs_node *node = ivs_lock_first(lock); node; node = ivs_lock_next(lock, node)) {
         struct ivs_piece_ *piece = ivs_piece_of_(node);
         ivs_u64_ state = ivs_load_acquire_64_(&piece->state); /* [P18] */
         do {
-            if (upgrade ? (state & IVS_PIECE_COUNT_) != IVS_PIECE_SHARED_ : ivs_piece_conflicts_(state, mode)) {
-                ivs_by_(by, node, state);
+            if (upgrade ? (state & IVS_PIECE_COUNT_) != IVS_PIECE_SHARED_ : ivs_piece_conflicts_(state, range->mode_)) {
+                *key = ivs_piece_key_(node, range);
                 ivs_pieces_thaw_(lock, node);
                 return IVS_EBUSY;
             }
@@ -4426,43 +4699,83 @@ static int ivs_pieces_freeze_(const struct ivs_lock *lock, uint32_t mode, bool u
     return 0;
 }
 
-/* One piece of the new run; spares NULL: only counted. */
-static void ivs_piece_add_(struct ivs_spares_ *spares, size_t *n, uint64_t start, uint64_t last, ivs_u64_ state) {
-    if (spares) spares->run[*n] = ivs_spares_take_(spares, start, last, state);
-    ++*n;
+/* Are two neighbours held by the same? Nobody ends at the one or begins at the other, so whoever holds the first holds
+ * the second; who leaves goes from left to right, so while one is amid it the counts differ. [R2] */
+static bool ivs_pieces_are_one_(ivs_u64_ a, ivs_u64_ b) {
+    return (a & IVS_PIECE_COUNT_) && (a & IVS_PIECE_COUNT_) == (b & IVS_PIECE_COUNT_) && !(a & IVS_PIECE_ENDS_) &&
+           !(b & IVS_PIECE_BEGINS_);
+}
+
+/* The run that is made for frozen pieces; spares NULL: only counted. */
+struct ivs_pieces_ {
+    struct ivs_spares_ *spares;
+    size_t n;
+    uint64_t last;  /* of the one that was added before */
+    ivs_u64_ state; /* likewise */
+};
+
+/* One piece more. If nobody begins or ends between it and the one before it, they are held by the same, and are one. */
+static void ivs_pieces_add_(struct ivs_pieces_ *run, uint64_t start, uint64_t last, ivs_u64_ state) {
+    bool joins = run->n && run->last + 1 == start && ivs_pieces_are_one_(run->state, state);
+    if (joins) state = run->state | (state & (IVS_PIECE_ENDS_ | IVS_PIECE_WAIT_));
+    run->last = last;
+    run->state = state;
+    run->n += !joins;
+    if (run->spares && joins) {
+        struct ivs_node *node = run->spares->run[run->n - 1];
+        node->last = last;
+        ivs_store_relaxed_64_(&ivs_piece_of_(node)->state, state);
+    } else if (run->spares) {
+        run->spares->run[run->n - 1] = ivs_spares_take_(run->spares, start, last, state);
+    }
 }
 
 /* What stands in the place of frozen pieces once the range is taken: how many, and, with spares, they. Pieces that
- * nobody held are gaps now. */
+ * nobody held are gaps now. [R2] */
 static size_t ivs_pieces_cut_(const struct ivs_lock *lock, const struct ivs_range *range, struct ivs_spares_ *spares) {
+    const ivs_u64_ begins = IVS_PIECE_BEGINS_, ends = IVS_PIECE_ENDS_;
+    struct ivs_pieces_ run = {spares, 0, 0, 0};
     uint64_t at = range->start_;
     bool over = false; /* the range ends with a piece */
     ivs_u64_ wait = 0;
-    size_t n = 0;
     for (struct ivs_node *node = ivs_lock_first(lock); node; node = ivs_lock_next(lock, node)) {
-        ivs_u64_ state = ivs_load_relaxed_64_(&ivs_piece_of_(node)->state) & (IVS_PIECE_COUNT_ | IVS_PIECE_WAIT_);
+        ivs_u64_ state = ivs_load_relaxed_64_(&ivs_piece_of_(node)->state) & ~(IVS_PIECE_DEAD_ | IVS_PIECE_KEPT_);
         uint64_t first = node->start > at ? node->start : at;
         uint64_t last = node->last < range->last_ ? node->last : range->last_;
+        ivs_u64_ inner = state;
         wait |= state & IVS_PIECE_WAIT_;
-        if (!state || (range->mode & IVS_EXCLUSIVE)) continue;
-        if (node->start < at) ivs_piece_add_(spares, &n, node->start, at - 1, state);
-        if (node->start > at) ivs_piece_add_(spares, &n, at, node->start - 1, IVS_PIECE_SHARED_);
-        ivs_piece_add_(spares, &n, first, last, state + IVS_PIECE_SHARED_);
-        if (node->last > last) ivs_piece_add_(spares, &n, last + 1, node->last, state);
+        if (!(state & IVS_PIECE_COUNT_) || range->mode_ == IVS_EXCLUSIVE) continue;
+        if (node->start < first) ivs_pieces_add_(&run, node->start, first - 1, state & ~ends);
+        if (node->start < first) inner &= ~begins;
+        if (node->last > last) inner &= ~ends;
+        if (node->start > at) ivs_pieces_add_(&run, at, node->start - 1, ivs_piece_share_(range, at, node->start - 1));
+        ivs_pieces_add_(&run, first, last, inner + ivs_piece_share_(range, first, last));
+        if (node->last > last) ivs_pieces_add_(&run, last + 1, node->last, state & ~begins);
         over = last == range->last_;
         at = last + 1;
     }
-    if (!over) ivs_piece_add_(spares, &n, at, range->last_, ivs_piece_held_(range) | wait);
-    return n;
+    if (!over && range->mode_ == IVS_EXCLUSIVE) ivs_pieces_add_(&run, at, range->last_, IVS_PIECE_EXCLUSIVE_ | wait);
+    else if (!over) ivs_pieces_add_(&run, at, range->last_, ivs_piece_share_(range, at, range->last_) | wait);
+    return run.n;
+}
+
+/* The acquisitions that frozen pieces count are counted elsewhere, for the pieces go. */
+static void ivs_pieces_gone_(struct ivs_ranges_ *table, const struct ivs_lock *lock) {
+    uint64_t granted = 0, kept = 0;
+    for (struct ivs_node *node = ivs_lock_first(lock); node; node = ivs_lock_next(lock, node)) {
+        granted += ivs_load_relaxed_64_(&ivs_piece_of_(node)->grants);
+        kept += (ivs_load_relaxed_64_(&ivs_piece_of_(node)->state) & IVS_PIECE_KEPT_) != 0;
+    }
+    if (granted) ivs_granted_(table, granted);
+    if (kept) (void)ivs_add_relaxed_64_(&table->kept, 0 - kept);
 }
 
 /* Under the level-0 locks: the pieces that the range meets are replaced by such that give it its own [R2]. 0, -EBUSY,
  * IVS_AGAIN_: *need spares. */
 static int ivs_pieces_replace_(struct ivs_ranges_ *table, struct ivs_lock *lock, struct ivs_range *range, bool upgrade,
-                               struct ivs_spares_ *spares, size_t *need, struct ivs_blocker_ *by) {
-    uint64_t granted = upgrade ? 0 : 1, kept = 0;
+                               struct ivs_spares_ *spares, size_t *need, uint64_t *key) {
     size_t n;
-    int r = ivs_pieces_freeze_(lock, range->mode, upgrade, by);
+    int r = ivs_pieces_freeze_(lock, range, upgrade, key);
     if (r) return r;
     n = ivs_pieces_cut_(lock, range, NULL);
     if (n > spares->count) {
@@ -4471,96 +4784,144 @@ static int ivs_pieces_replace_(struct ivs_ranges_ *table, struct ivs_lock *lock,
         return IVS_AGAIN_;
     }
     (void)ivs_pieces_cut_(lock, range, spares);
-    for (struct ivs_node *node = ivs_lock_first(lock); node; node = ivs_lock_next(lock, node)) {
-        ivs_u64_ state = ivs_load_relaxed_64_(&ivs_piece_of_(node)->state);
-        granted += state >> 32;
-        kept += (state & IVS_PIECE_KEPT_) != 0;
-    }
-    ivs_granted_(table, granted);
-    if (kept) (void)ivs_add_relaxed_64_(&table->kept, 0 - kept);
-    if (range->mode & IVS_EXCLUSIVE) {
-        range->node_ = spares->run[0];
-        ivs_store_relaxed_64_(&ivs_piece_of_(range->node_)->owner, range->holder_);
-    }
+    ivs_pieces_gone_(table, lock);
+    for (struct ivs_node *node = ivs_lock_first(lock); node; node = ivs_lock_next(lock, node))
+        spares->lender |= node->foreign_;
+    if (spares->lender) (void)ivs_add_relaxed_32_(&table->lenders, 1); /* before the holder can see that it is gone */
+    if (spares->run[0]->foreign_) range->borrowed = 1;
+    if (range->mode_ == IVS_EXCLUSIVE) ivs_piece_own_(range, spares->run[0], !upgrade);
+    else ivs_granted_(table, 1);
     ivs_swap_(lock, spares->run, n);
     return 0;
 }
 
 /* Whatever is there. `upgrade`: shared pieces of one's own become an exclusive one. */
 static int ivs_range_rebuild_(struct ivs_ranges_ *table, struct ivs_range *range, bool upgrade,
-                              struct ivs_spares_ *spares, struct ivs_blocker_ *by) {
+                              struct ivs_spares_ *spares, uint64_t *key) {
     struct ivs_lock lock;
     size_t need = 1;
     int r;
     do {
-        if (!ivs_spares_fill_(table->domain, spares, need)) return IVS_ENOMEM;
+        if (!ivs_spares_fill_(table, range, spares, need)) return IVS_ENOMEM;
         r = ivs_lock_range_(&table->map, range->start_, range->last_, IVS_FOREVER_, &lock);
         if (r) return r;
-        r = ivs_pieces_replace_(table, &lock, range, upgrade, spares, &need, by);
+        r = ivs_pieces_replace_(table, &lock, range, upgrade, spares, &need, key);
         (void)ivs_map_unlock(&lock);
     } while (r == IVS_AGAIN_);
+    if (spares->lender) (void)ivs_add_release_32_(&table->lenders, (uint32_t)-1); /* [P20] retired by now */
     return r;
 }
 
 /* Removes a piece, if nobody holds it and nobody is at work there. */
 static void ivs_piece_drop_(struct ivs_ranges_ *table, uint64_t start, uint64_t last) {
-    struct ivs_blocker_ by;
+    struct ivs_range all = {0};
     struct ivs_lock lock;
     struct ivs_node *node;
+    uint64_t key;
+    all.mode_ = IVS_EXCLUSIVE;
     if (ivs_lock_range_(&table->map, start, last, 0, &lock)) return;
     node = ivs_lock_first(&lock);
     if (lock.count == 1 && node->start == start && node->last == last &&
-        ivs_pieces_freeze_(&lock, IVS_EXCLUSIVE, false, &by) == 0) {
-        ivs_u64_ state = ivs_load_relaxed_64_(&ivs_piece_of_(node)->state);
-        ivs_granted_(table, state >> 32);
-        if (state & IVS_PIECE_KEPT_) (void)ivs_add_relaxed_64_(&table->kept, (uint64_t)-1);
+        ivs_pieces_freeze_(&lock, &all, false, &key) == 0) {
+        ivs_pieces_gone_(table, &lock);
         ivs_swap_(&lock, NULL, 0);
     }
     (void)ivs_map_unlock(&lock);
 }
 
+/* Joins a piece and its neighbour, if they are held by the same and nobody is at work there. */
+static void ivs_piece_mend_(struct ivs_ranges_ *table, uint64_t start, uint64_t last) {
+    struct ivs_node *node = ivs_node_new(table->domain, 0, 1, NULL, IVS_SLEEP), *a, *b;
+    struct ivs_range none = {0};
+    struct ivs_lock lock;
+    uint64_t key;
+    if (!node) return;
+    if (ivs_lock_range_(&table->map, start, last, 0, &lock) == 0) {
+        a = ivs_lock_first(&lock);
+        b = lock.count == 2 ? ivs_lock_next(&lock, a) : NULL;
+        none.mode_ = IVS_SHARED;
+        if (b && a->start == start && b->last == last && a->last + 1 == b->start &&
+            ivs_pieces_freeze_(&lock, &none, false, &key) == 0) {
+            ivs_u64_ left = ivs_load_relaxed_64_(&ivs_piece_of_(a)->state);
+            ivs_u64_ right = ivs_load_relaxed_64_(&ivs_piece_of_(b)->state);
+            if (ivs_pieces_are_one_(left, right)) {
+                node->start = start;
+                node->last = last;
+                ivs_store_relaxed_64_(&ivs_piece_of_(node)->grants, 0);
+                ivs_store_relaxed_64_(&ivs_piece_of_(node)->state, (left & ~(IVS_PIECE_DEAD_ | IVS_PIECE_KEPT_)) |
+                                                                       (right & (IVS_PIECE_ENDS_ | IVS_PIECE_WAIT_)));
+                ivs_pieces_gone_(table, &lock);
+                ivs_swap_(&lock, &node, 1);
+                node = NULL;
+            } else {
+                ivs_pieces_thaw_(&lock, NULL);
+            }
+        }
+        (void)ivs_map_unlock(&lock);
+    }
+    (void)ivs_node_discard(table->domain, node);
+}
+
 /*
- * A new piece stays after its first release while few are kept, and else with probability 1/8; who adds a piece looks, with
- * the same probability, at four and removes up to two that nobody holds. So about a third of the pieces at most are free,
- * what is used again is soon found, and what never comes again is not in the way.
+ * A new piece stays after its first release while few are kept, and else with probability 1/8; who adds a piece looks,
+ * with the same probability, or always where it cuts, at eight. Up to four that nobody holds are removed, or joined
+ * with their neighbour. So about a third of the pieces at most are free, what is used again is soon found, and what
+ * never comes again is not in the way; and a long shared range, into which short ones cut, is not in pieces for ever.
  */
 static bool ivs_piece_keep_(struct ivs_ranges_ *table) {
     return ivs_load_relaxed_64_(&table->kept) < IVS_RANGE_CACHE_ || (ivs_random_(table->domain) >> 20) % 8 == 0;
 }
 
 static void ivs_ranges_trim_(struct ivs_ranges_ *table) {
-    uint64_t start[2], last[2], hand;
-    struct ivs_node *node;
-    int found = 0;
-    if (ivs_load_relaxed_64_(&table->kept) < IVS_RANGE_CACHE_) return;
-    hand = ivs_load_relaxed_64_(&table->hand);
+    struct {
+        uint64_t start, last;
+        bool held;
+    } found[4];
+    uint64_t hand = ivs_load_relaxed_64_(&table->hand);
+    bool full = ivs_load_relaxed_64_(&table->kept) >= IVS_RANGE_CACHE_;
+    struct ivs_node *node, *next;
+    int n = 0;
     ivs_domain_read_enter(table->domain);
     node = ivs_map_query_next_rcu(&table->map, hand);
-    for (int i = 0; i < 4 && found < 2; i++) {
+    for (int i = 0; i < 8 && n < 4; i++, node = next) {
+        ivs_u64_ state;
         hand = node ? node->last + 1 : 0;
         if (!node) break;
-        if (!ivs_piece_conflicts_(ivs_load_relaxed_64_(&ivs_piece_of_(node)->state), IVS_EXCLUSIVE)) {
-            start[found] = node->start;
-            last[found++] = node->last;
+        next = ivs_map_next_rcu(&table->map, node);
+        state = ivs_load_relaxed_64_(&ivs_piece_of_(node)->state);
+        found[n].start = node->start;
+        found[n].last = node->last;
+        found[n].held = ivs_piece_conflicts_(state, IVS_EXCLUSIVE);
+        if (!found[n].held) {
+            n += full;
+        } else if (next && node->last + 1 == next->start &&
+                   ivs_pieces_are_one_(state, ivs_load_relaxed_64_(&ivs_piece_of_(next)->state))) {
+            hand = node->start; /* the whole may be joined with what comes next */
+            found[n++].last = next->last;
+            next = ivs_map_next_rcu(&table->map, next);
         }
-        node = ivs_map_next_rcu(&table->map, node);
     }
     ivs_domain_read_exit(table->domain);
     ivs_store_relaxed_64_(&table->hand, hand);
-    while (found--) ivs_piece_drop_(table, start[found], last[found]);
+    while (n--) {
+        if (found[n].held) ivs_piece_mend_(table, found[n].start, found[n].last);
+        else ivs_piece_drop_(table, found[n].start, found[n].last);
+    }
 }
 
-/* Takes the range, or says what is in the way; waits for no holder. */
-static int ivs_range_try_(struct ivs_ranges_ *table, struct ivs_range *range, struct ivs_blocker_ *by) {
+/* Takes the range, or says where something is in the way; waits for no holder. */
+static int ivs_range_try_(struct ivs_ranges_ *table, struct ivs_range *range, uint64_t *key) {
     struct ivs_node *fresh = NULL;
-    bool made = false;
+    bool made = false, lent;
     int r;
-    while ((r = ivs_range_look_(table, range, &fresh, &made, by)) == IVS_ENOENT) {
-        if (!fresh) fresh = ivs_piece_new_(table, range, IVS_SLEEP);
+    while ((r = ivs_range_look_(table, range, &fresh, &made, key)) == IVS_ENOENT) {
+        if (!fresh) fresh = ivs_piece_dress_(range, ivs_node_new(table->domain, 0, 1, NULL, IVS_SLEEP));
+        if (!fresh) fresh = ivs_piece_dress_(range, ivs_piece_at_(table, range));
+        lent = fresh && fresh->foreign_;
         r = fresh ? ivs_map_insert_node(&table->map, fresh) : IVS_ENOMEM;
         if (r == IVS_EEXIST) continue;
         if (r == 0) {
-            range->node_ = fresh;
+            ivs_piece_taken_(table, range, fresh, lent);
             fresh = NULL;
             made = true;
         }
@@ -4570,29 +4931,65 @@ static int ivs_range_try_(struct ivs_ranges_ *table, struct ivs_range *range, st
     if (r == IVS_EEXIST) {
         struct ivs_spares_ spares;
         __builtin_memset(&spares, 0, sizeof(spares));
-        r = ivs_range_rebuild_(table, range, false, &spares, by);
+        r = ivs_range_rebuild_(table, range, false, &spares, key);
         ivs_spares_free_(table->domain, &spares);
         made = true;
     }
-    if (r == 0 && made && (!(range->mode & IVS_EXCLUSIVE) || (ivs_random_(table->domain) >> 20) % 8 == 0))
+    if (r == 0 && made && (range->mode_ != IVS_EXCLUSIVE || (ivs_random_(table->domain) >> 20) % 8 == 0))
         ivs_ranges_trim_(table);
     return r;
 }
 
 /* -------------------------------------------------------------------------------- range locks: letting go */
 
-static void ivs_ranges_run_(struct ivs_ranges_ *table, struct ivs_range *async);
+static void ivs_range_answer_(struct ivs_ranges_ *table, struct ivs_range *range);
+
+/* Guard held, as before and after: asynchronous requests that were roused are answered, by one thread at a time, and
+ * one after the other: a callback that lets ranges go leaves what it rouses to those above it. */
+static void ivs_ranges_run_(struct ivs_ranges_ *table) {
+    if (table->running) return;
+    table->running = true;
+    table->runner = ivs_thread_id_();
+    while (table->run) {
+        struct ivs_range *range = table->run;
+        table->run = range->chain_;
+        ivs_range_mark_(table, range, IVS_RANGE_TRYING_);
+        ivs_unguard_(table);
+        ivs_range_answer_(table, range);
+        ivs_guard_(table);
+    }
+    table->running = false;
+}
+
+static void ivs_range_answer_(struct ivs_ranges_ *table, struct ivs_range *range) {
+    uint64_t key = 0;
+    int r;
+    do {
+        r = ivs_range_try_(table, range, &key);
+        if (r == IVS_EBUSY) r = ivs_range_block_(table, range, key);
+        else break;
+        if (r == 0) return;
+    } while (r == IVS_AGAIN_);
+    ivs_guard_(table);
+    ivs_range_dequeue_(table, range, r == 0);
+    ivs_unguard_(table);
+    if (r == 0) ivs_range_track_(table, range, true);
+    range->done_(range, r);
+}
 
 /* [R6] around a release with a pass. */
 static void ivs_waker_begin_(struct ivs_ranges_ *table) { (void)ivs_add_relaxed_32_(&table->wakers, 1); }
 
-static void ivs_waker_pass_(struct ivs_ranges_ *table, uint64_t start, uint64_t last, bool held_shared) {
-    struct ivs_range *async = NULL;
-    ivs_guard_(table);
-    ivs_range_pass_(table, start, last, held_shared, &async);
-    ivs_unguard_(table);
+static void ivs_waker_end_(struct ivs_ranges_ *table) {
     (void)ivs_add_release_32_(&table->wakers, (uint32_t)-1); /* [P20] */
-    ivs_ranges_run_(table, async); /* requests that wait: the lock cannot be destroyed before they are answered */
+}
+
+static void ivs_waker_pass_(struct ivs_ranges_ *table, uint64_t start, uint64_t last, bool held_shared) {
+    ivs_guard_(table);
+    ivs_range_pass_(table, start, last, held_shared);
+    ivs_ranges_run_(table);
+    ivs_unguard_(table);
+    ivs_waker_end_(table);
 }
 
 /* Removes the one piece of a range with its last holder. False: it is not just that, or somebody is at work there or
@@ -4606,10 +5003,9 @@ static bool ivs_piece_quit_(struct ivs_ranges_ *table, const struct ivs_range *r
         node = ivs_lock_first(&lock);
         if (lock.count == 1 && node->start == range->start_ && node->last == range->last_) {
             struct ivs_piece_ *piece = ivs_piece_of_(node);
-            ivs_u64_ state = ivs_load_relaxed_64_(&piece->state), held = ivs_piece_held_(range);
-            done = (state & (IVS_PIECE_GRANT_ - 1)) == held &&
-                   ivs_cas_acq_rel_64_(&piece->state, &state, state - held + IVS_PIECE_DEAD_); /* [P18] */
-            if (done) ivs_granted_(table, state >> 32);
+            ivs_u64_ state = ivs_piece_held_(range), grants = ivs_load_relaxed_64_(&piece->grants);
+            done = ivs_cas_acq_rel_64_(&piece->state, &state, IVS_PIECE_DEAD_); /* [P18] */
+            if (done && grants) ivs_granted_(table, grants);
             if (done) ivs_swap_(&lock, NULL, 0);
         }
         (void)ivs_map_unlock(&lock);
@@ -4618,11 +5014,39 @@ static bool ivs_piece_quit_(struct ivs_ranges_ *table, const struct ivs_range *r
     return done;
 }
 
+/* The piece in the caller's storage is removed with its holder, the only one it can have. False: others have cut it, so
+ * it is gone [R7]. */
+static bool ivs_piece_return_(struct ivs_ranges_ *table, const struct ivs_range *range) {
+    struct ivs_lock lock;
+    struct ivs_node *node;
+    ivs_u64_ state = 0;
+    bool there;
+    ivs_waker_begin_(table);
+    (void)ivs_lock_range_(&table->map, range->start_, range->last_, IVS_FOREVER_, &lock);
+    node = ivs_lock_first(&lock);
+    there = lock.count == 1 && node->foreign_;
+    if (there) {
+        state = ivs_load_relaxed_64_(&ivs_piece_of_(node)->state);
+        while (!ivs_cas_acq_rel_64_(&ivs_piece_of_(node)->state, &state, IVS_PIECE_DEAD_)) /* [P18] */
+            continue;
+        ivs_pieces_gone_(table, &lock);
+        ivs_swap_(&lock, NULL, 0);
+    }
+    (void)ivs_map_unlock(&lock);
+    if (state & IVS_PIECE_WAIT_) ivs_waker_pass_(table, range->start_, range->last_, false);
+    else ivs_waker_end_(table);
+    return there;
+}
+
 static void ivs_leave_exclusive_(struct ivs_ranges_ *table, struct ivs_range *range) {
     struct ivs_piece_ *piece = ivs_piece_of_(range->node_);
     uint64_t start = range->start_, last = range->last_;
     ivs_u64_ state = ivs_load_relaxed_64_(&piece->state);
     bool woke = false;
+    if (range->node_->foreign_) {
+        (void)ivs_piece_return_(table, range);
+        return;
+    }
     if (!(state & IVS_PIECE_KEPT_)) {
         if (!(state & IVS_PIECE_WAIT_) && !ivs_piece_keep_(table) && ivs_piece_quit_(table, range)) return;
         (void)ivs_add_relaxed_64_(&table->kept, 1);
@@ -4637,22 +5061,25 @@ static void ivs_leave_exclusive_(struct ivs_ranges_ *table, struct ivs_range *ra
     if (woke) ivs_waker_pass_(table, start, last, false);
 }
 
-/* One shared holder less; false: DEAD, somebody cuts the piece just now. *woke: the caller must pass. `locked`: nobody
- * can. */
-static bool ivs_piece_leave_(struct ivs_ranges_ *table, struct ivs_node *node, bool *woke) {
+/* One shared holder less; false: DEAD, somebody cuts the piece just now. *woke: the caller must pass; *empty: nobody
+ * holds it any more. */
+static bool ivs_piece_leave_(struct ivs_ranges_ *table, const struct ivs_range *range, struct ivs_node *node,
+                             bool *woke, bool *empty) {
     struct ivs_piece_ *piece = ivs_piece_of_(node);
     ivs_u64_ state = ivs_load_relaxed_64_(&piece->state), next;
-    bool kept = false, empty;
+    ivs_u64_ share = ivs_piece_share_(range, node->start, node->last);
+    bool kept = false;
+    *empty = false;
     do {
         if (state & IVS_PIECE_DEAD_) break;
-        next = state - IVS_PIECE_SHARED_;
-        empty = !(next & IVS_PIECE_COUNT_);
-        if (empty && !(next & IVS_PIECE_KEPT_)) {
+        next = state - share;
+        *empty = !(next & IVS_PIECE_COUNT_);
+        if (*empty && !(next & IVS_PIECE_KEPT_)) {
             next |= IVS_PIECE_KEPT_;
             if (!kept) (void)ivs_add_relaxed_64_(&table->kept, 1);
             kept = true;
         }
-        if (empty && (next & IVS_PIECE_WAIT_)) {
+        if ((next & IVS_PIECE_WAIT_) && (*empty || (state & IVS_PIECE_COUNT_) == IVS_PIECE_COUNT_)) {
             next &= ~IVS_PIECE_WAIT_;
             if (!*woke) ivs_waker_begin_(table);
             *woke = true;
@@ -4665,15 +5092,18 @@ static bool ivs_piece_leave_(struct ivs_ranges_ *table, struct ivs_node *node, b
 
 static void ivs_leave_shared_(struct ivs_ranges_ *table, struct ivs_range *range) {
     uint64_t start = range->start_, last = range->last_, at = start;
-    bool woke = false, over = false;
+    bool woke = false, over = false, empty;
     struct ivs_lock lock;
+    if (range->borrowed && ivs_piece_return_(table, range)) return;
     if (!ivs_piece_keep_(table) && ivs_piece_quit_(table, range)) return;
     ivs_domain_read_enter(table->domain);
     while (!over) {
         struct ivs_node *node = ivs_map_query_rcu(&table->map, at);
-        uint64_t end = node->last; /* may be gone once it is let go */
-        IVS_ASSERT_(node->start == at && end <= last);
-        if (!ivs_piece_leave_(table, node, &woke)) break;
+        uint64_t end;
+        IVS_ASSERT_(node && node->start == at && node->last <= last);
+        end = node->last; /* the node may be gone once it is let go */
+        if (!ivs_piece_leave_(table, range, node, &woke, &empty)) break;
+        if (empty && at != start && !ivs_piece_keep_(table)) ivs_piece_drop_(table, at, end);
         over = end == last;
         at = end + 1;
     }
@@ -4683,33 +5113,10 @@ static void ivs_leave_shared_(struct ivs_ranges_ *table, struct ivs_range *range
         woke = true;
         (void)ivs_lock_range_(&table->map, at, last, IVS_FOREVER_, &lock);
         for (struct ivs_node *node = ivs_lock_first(&lock); node; node = ivs_lock_next(&lock, node))
-            (void)ivs_piece_leave_(table, node, &woke);
+            (void)ivs_piece_leave_(table, range, node, &woke, &empty);
         (void)ivs_map_unlock(&lock);
     }
     if (woke) ivs_waker_pass_(table, start, last, false);
-}
-
-/* Tries for asynchronous requests that were roused, and answers them. */
-static void ivs_ranges_run_(struct ivs_ranges_ *table, struct ivs_range *async) {
-    while (async) {
-        struct ivs_range *range = async;
-        struct ivs_blocker_ by;
-        int r = ivs_range_try_(table, range, &by);
-        async = range->chain_;
-        if (r == IVS_EBUSY) {
-            r = ivs_range_block_(table, range, &by, &async);
-            if (r == IVS_AGAIN_) {
-                range->chain_ = async;
-                async = range;
-            }
-            if (r >= 0) continue;
-        }
-        ivs_guard_(table);
-        ivs_range_dequeue_(table, range, r == 0, &async);
-        ivs_unguard_(table);
-        if (r == 0) ivs_range_track_(table, range, true);
-        range->done_(range, r);
-    }
 }
 
 /* -------------------------------------------------------------------------------- range locks: the root */
@@ -4755,6 +5162,7 @@ static uintptr_t ivs_root_await_(struct ivs_range_lock *lock, uintptr_t word) {
 static int ivs_ranges_begin_(struct ivs_range_lock *lock, uintptr_t word) {
     struct ivs_ranges_ *table;
     struct ivs_node *node = NULL;
+    if (word & IVS_ROOT_TABLE_) return 0;
     /* the holder's piece could not be inserted in a read section; of a domain yet to be made none is open (BUILTIN) */
     if ((lock->domain_ || !IVS_RCU_IS_(BUILTIN)) && ivs_in_section_(lock->domain_)) return IVS_EDEADLK;
     table = ivs_ranges_new_(lock);
@@ -4773,12 +5181,8 @@ static int ivs_ranges_begin_(struct ivs_range_lock *lock, uintptr_t word) {
             (void)ivs_node_discard(table->domain, node);
             return 0;
         } else if (ivs_cas_acq_rel_word_(&lock->root_, &word, word | IVS_ROOT_CHANGE_)) { /* [P19] */
-            node->start = range->start_;
-            node->last = range->last_;
-            ivs_store_relaxed_64_(&ivs_piece_of_(node)->state, ivs_piece_held_(range));
-            ivs_store_relaxed_64_(&ivs_piece_of_(node)->owner, range->holder_);
+            ivs_piece_own_(range, ivs_piece_dress_(range, node), 0);                      /* it is counted in grants_ */
             (void)!ivs_map_insert_node(&table->map, node);
-            range->node_ = node;
             ivs_range_track_(table, range, true);
             ivs_store_release_word_(&lock->root_, (uintptr_t)table | IVS_ROOT_TABLE_); /* [P19] */
             return 0;
@@ -4826,28 +5230,28 @@ static bool ivs_mode_is_good_(uint32_t mode) {
 
 static int ivs_range_begin_(struct ivs_range_lock *lock, struct ivs_range *range, uint64_t start, uint64_t end,
                             uint32_t mode) {
-    if (!lock || !range || !ivs_mode_is_good_(mode)) return IVS_EINVAL;
-    if (range->self_ == range && range->lock) return ivs_misuse_();
-    if (!ivs_range_(start, end, &range->last_)) return IVS_EINVAL;
+    uint64_t last;
+    if (!lock || !range || !ivs_mode_is_good_(mode) || !ivs_range_(start, end, &last)) return IVS_EINVAL;
+    if (range->self_ == range && (range->lock || ivs_load_relaxed_32_(&range->state_))) return ivs_misuse_();
     range->start = range->start_ = start;
     range->end = end;
-    range->mode = mode & ~(uint32_t)IVS_NESTED;
-    range->nested_ = mode & IVS_NESTED;
+    range->last_ = last;
+    range->mode = mode;
+    range->mode_ = mode & ~(uint32_t)IVS_NESTED;
+    range->flags_ = mode & IVS_NESTED ? IVS_RANGE_NESTED_ : 0;
+    range->above_ = range->held_end ? range->held_end - 1 : start ? start - 1 : 0;
+    range->state_ = 0;
     range->self_ = range;
     range->done_ = NULL;
-    range->async_ = 0;
     range->node_ = NULL;
     range->holder_ = range->owner ? range->owner : ivs_thread_id_();
     return 0;
 }
 
 /* Once there is a table; barred newcomers have not tried. */
-static int ivs_range_first_try_(struct ivs_ranges_ *table, struct ivs_range *range, struct ivs_blocker_ *by) {
-    if (!ivs_barred_(table, range)) return ivs_range_try_(table, range, by);
-    by->start = range->start_; /* nothing there will conflict: it tries again at once if it is not barred after all */
-    by->last = range->last_;
-    by->exclusive = true;
-    return IVS_EBUSY;
+static int ivs_range_first_try_(struct ivs_ranges_ *table, struct ivs_range *range, uint64_t *key) {
+    *key = range->start_; /* if nothing there is in the way, it tries again at once */
+    return ivs_barred_(table, range) ? IVS_EBUSY : ivs_range_try_(table, range, key);
 }
 
 /* Until it may try; -ETIMEDOUT. */
@@ -4868,30 +5272,26 @@ static int ivs_range_sleep_(struct ivs_range *range, uint64_t deadline) {
 }
 
 /* Queues, and tries whenever it is its turn. */
-static int ivs_range_wait_(struct ivs_ranges_ *table, struct ivs_range *range, uint64_t deadline,
-                           struct ivs_blocker_ *by) {
-    struct ivs_range *async = NULL;
+static int ivs_range_wait_(struct ivs_ranges_ *table, struct ivs_range *range, uint64_t deadline, uint64_t key) {
     int r;
-    ivs_range_enqueue_(table, range);
+    ivs_range_enqueue_(table, range, IVS_RANGE_AWAKE_);
     do {
-        r = ivs_range_block_(table, range, by, &async);
-        ivs_ranges_run_(table, async);
-        async = NULL;
+        r = ivs_range_block_(table, range, key);
         if (r == 0) r = ivs_range_sleep_(range, deadline);
         if (r < 0) break;
-        r = ivs_range_try_(table, range, by);
+        r = ivs_range_try_(table, range, &key);
     } while (r == IVS_EBUSY);
     ivs_guard_(table);
-    ivs_range_dequeue_(table, range, r == 0, &async);
+    ivs_range_dequeue_(table, range, r == 0);
+    ivs_ranges_run_(table);
     ivs_unguard_(table);
-    ivs_ranges_run_(table, async);
     return r;
 }
 
 /* deadline 0: does not wait. */
 static int ivs_range_take_(struct ivs_range_lock *lock, struct ivs_range *range, uint64_t deadline) {
     struct ivs_ranges_ *table;
-    struct ivs_blocker_ by;
+    uint64_t key;
     int r = ivs_root_enter_(lock, range, &table);
     if (r == IVS_AGAIN_) {
         range->lock = lock;
@@ -4900,8 +5300,9 @@ static int ivs_range_take_(struct ivs_range_lock *lock, struct ivs_range *range,
     }
     if (r) return r;
     if (ivs_in_section_(table->domain)) return IVS_EDEADLK;
-    r = ivs_range_first_try_(table, range, &by);
-    if (r == IVS_EBUSY && deadline) r = ivs_range_wait_(table, range, deadline, &by);
+    if (deadline != IVS_FOREVER_) range->flags_ |= IVS_RANGE_TIMED_;
+    r = ivs_range_first_try_(table, range, &key);
+    if (r == IVS_EBUSY && deadline) r = ivs_range_wait_(table, range, deadline, key);
     if (r) return r;
     range->lock = lock;
     ivs_range_track_(table, range, true);
@@ -4930,59 +5331,64 @@ int ivs_range_timedlock(struct ivs_range_lock *lock, struct ivs_range *range, ui
 int ivs_range_lock_async(struct ivs_range_lock *lock, struct ivs_range *range, uint64_t start, uint64_t end,
                          unsigned mode, void (*done)(struct ivs_range *range, int result)) {
     struct ivs_ranges_ *table;
-    struct ivs_range *async = NULL;
-    struct ivs_blocker_ by;
-    int r = ivs_range_begin_(lock, range, start, end, mode);
-    if (r == 0 && !done) r = IVS_EINVAL;
+    uint64_t key = start;
+    int r = done ? ivs_range_begin_(lock, range, start, end, mode) : IVS_EINVAL;
     if (r) return r;
-    range->async_ = 1;
+    range->flags_ |= IVS_RANGE_ASYNC_;
     r = ivs_range_take_(lock, range, 0);
     if (r != IVS_EBUSY) return r;
     table = ivs_table_of_(ivs_load_acquire_word_(&lock->root_)); /* [P19] */
-    by.start = range->start_;
-    by.last = range->last_;
-    by.exclusive = true;
+    range->flags_ &= ~(uint32_t)IVS_RANGE_TIMED_;
     range->done_ = done;
     range->lock = lock; /* `done` may be called before the return */
-    ivs_range_enqueue_(table, range);
-    for (;;) {
-        r = ivs_range_block_(table, range, &by, &async);
-        if (r == 0) {
-            ivs_ranges_run_(table, async);
-            return IVS_EINPROGRESS; /* the handle may be gone already */
-        }
-        if (r == IVS_AGAIN_) r = ivs_range_try_(table, range, &by);
-        if (r != IVS_EBUSY) break;
-    }
+    ivs_range_enqueue_(table, range, IVS_RANGE_TRYING_);
+    do {
+        r = ivs_range_block_(table, range, key);
+        if (r == 0) return IVS_EINPROGRESS; /* the handle may be gone already */
+        r = ivs_range_try_(table, range, &key);
+    } while (r == IVS_EBUSY);
     ivs_guard_(table);
-    ivs_range_dequeue_(table, range, r == 0, &async);
+    ivs_range_dequeue_(table, range, r == 0);
     range->done_ = NULL;
+    ivs_ranges_run_(table);
     ivs_unguard_(table);
     if (r == 0) ivs_range_track_(table, range, true);
-    ivs_ranges_run_(table, async);
     return r;
 }
 
+/* Guard held: one that waits to be answered leaves that list. */
+static void ivs_range_unrun_(struct ivs_ranges_ *table, struct ivs_range *range) {
+    struct ivs_range **at = &table->run, *before = NULL;
+    for (; *at != range; at = &before->chain_) before = *at;
+    *at = range->chain_;
+    if (table->run_last == range) table->run_last = before;
+}
+
+/* Its callback may let it go just now: so no more is read of one that does not wait than what only a request writes. */
 int ivs_range_cancel(struct ivs_range_lock *lock, struct ivs_range *range) {
-    struct ivs_range *async = NULL;
     struct ivs_ranges_ *table;
     uintptr_t word;
-    int r = IVS_EBUSY;
+    uint32_t state = 0;
+    int r;
     if (!lock || !range) return IVS_EINVAL;
     word = ivs_load_acquire_word_(&lock->root_); /* [P19] */
-    if (!(word & IVS_ROOT_TABLE_)) return IVS_EBUSY;
-    table = ivs_table_of_(word);
-    ivs_guard_(table);
-    if (ivs_load_relaxed_32_(&range->state_) > IVS_RANGE_AWAKE_) { /* so it is in a queue: nobody else writes to it */
-        r = IVS_EPERM;
-        if (range->self_ == range && range->lock == lock && range->done_) {
-            ivs_range_dequeue_(table, range, false, &async);
-            r = 0;
-        }
+    table = word & IVS_ROOT_TABLE_ ? ivs_table_of_(word) : NULL;
+    if (table) ivs_guard_(table);
+    while (table && (state = ivs_load_relaxed_32_(&range->state_)) == IVS_RANGE_TRYING_) { /* found out just now */
+        ivs_unguard_(table);
+        IVSKIP_HOST_YIELD();
+        ivs_guard_(table);
     }
-    ivs_unguard_(table);
-    ivs_ranges_run_(table, async);
-    return r == IVS_EPERM ? ivs_misuse_() : r;
+    r = range->self_ != range || !(range->flags_ & IVS_RANGE_ASYNC_) || (state && range->lock != lock) ? IVS_EPERM
+        : state                                                                                        ? 0
+                                                                                                       : IVS_EBUSY;
+    if (r == 0) {
+        if (state == IVS_RANGE_AWAKE_) ivs_range_unrun_(table, range);
+        ivs_range_dequeue_(table, range, false);
+        ivs_ranges_run_(table);
+    }
+    if (table) ivs_unguard_(table);
+    return r;
 }
 
 /* Is it held, by this handle, in this lock? */
@@ -4990,7 +5396,9 @@ static int ivs_range_check_(struct ivs_range_lock *lock, const struct ivs_range 
     if (!lock || !range) return IVS_EINVAL;
     if (range->self_ != range || range->lock != lock || ivs_load_relaxed_32_(&range->state_)) return ivs_misuse_();
     if (range->start != range->start_ || range->end != range->last_ + 1) return ivs_misuse_();
-    if (IVSKIP_DEBUG && !range->async_ && range->holder_ != (range->owner ? range->owner : ivs_thread_id_()))
+    if ((range->mode & ~(uint32_t)IVS_NESTED) != range->mode_) return ivs_misuse_();
+    if (IVSKIP_DEBUG && !(range->flags_ & IVS_RANGE_ASYNC_) &&
+        range->holder_ != (range->owner ? range->owner : ivs_thread_id_()))
         return ivs_misuse_();
     return 0;
 }
@@ -5003,9 +5411,14 @@ int ivs_range_unlock(struct ivs_range_lock *lock, struct ivs_range *range) {
     table = ivs_root_of_holder_(lock, range, 0);
     if (!table) return 0;
     ivs_range_track_(table, range, false);
-    if (range->mode & IVS_EXCLUSIVE) ivs_leave_exclusive_(table, range);
+    if (range->mode_ == IVS_EXCLUSIVE) ivs_leave_exclusive_(table, range);
     else ivs_leave_shared_(table, range);
     return 0;
+}
+
+static void ivs_range_set_mode_(struct ivs_range *range, uint32_t mode) {
+    range->mode_ = mode;
+    range->mode = mode | (range->mode & IVS_NESTED);
 }
 
 /* Another mode for one who is alone in the lock; NULL: done. */
@@ -5013,7 +5426,7 @@ static struct ivs_ranges_ *ivs_root_set_mode_(struct ivs_range_lock *lock, struc
     uintptr_t own = (uintptr_t)range | IVS_ROOT_HANDLE_;
     struct ivs_ranges_ *table = ivs_root_of_holder_(lock, range, own | IVS_ROOT_CHANGE_);
     if (table) return table;
-    range->mode = mode;
+    ivs_range_set_mode_(range, mode);
     ivs_store_release_word_(&lock->root_, own); /* [P19] */
     return NULL;
 }
@@ -5024,12 +5437,12 @@ int ivs_range_downgrade(struct ivs_range_lock *lock, struct ivs_range *range) {
     ivs_u64_ state;
     bool woke = false;
     int r = ivs_range_check_(lock, range);
-    if (r || !(range->mode & IVS_EXCLUSIVE)) return r;
+    if (r || range->mode_ != IVS_EXCLUSIVE) return r;
     table = ivs_root_set_mode_(lock, range, IVS_SHARED);
     if (!table) return 0;
     piece = ivs_piece_of_(range->node_);
     ivs_range_track_(table, range, false);
-    range->mode = IVS_SHARED;
+    ivs_range_set_mode_(range, IVS_SHARED);
     range->node_ = NULL; /* others may cut it from now on */
     ivs_range_track_(table, range, true);
     state = ivs_load_relaxed_64_(&piece->state);
@@ -5038,7 +5451,7 @@ int ivs_range_downgrade(struct ivs_range_lock *lock, struct ivs_range *range) {
             ivs_waker_begin_(table);
             woke = true;
         }
-    } while (!ivs_cas_acq_rel_64_(&piece->state, &state, state - IVS_PIECE_EXCLUSIVE_ + IVS_PIECE_SHARED_)); /* [P18] */
+    } while (!ivs_cas_acq_rel_64_(&piece->state, &state, state - IVS_PIECE_EXCLUSIVE_ + IVS_PIECE_WHOLE_)); /* [P18] */
     if (woke) ivs_waker_pass_(table, range->start_, range->last_, true);
     return 0;
 }
@@ -5053,12 +5466,11 @@ static int ivs_piece_upgrade_(struct ivs_ranges_ *table, struct ivs_range *range
         struct ivs_piece_ *piece = ivs_piece_of_(node);
         ivs_u64_ state = ivs_load_acquire_64_(&piece->state); /* [P18] */
         while (r == IVS_EEXIST && !(state & IVS_PIECE_DEAD_)) {
-            ivs_u64_ next = state - IVS_PIECE_SHARED_ + IVS_PIECE_EXCLUSIVE_;
+            ivs_u64_ next = state - IVS_PIECE_WHOLE_ + IVS_PIECE_EXCLUSIVE_;
             if ((state & IVS_PIECE_COUNT_) != IVS_PIECE_SHARED_) r = IVS_EBUSY;
             else if (ivs_cas_acq_rel_64_(&piece->state, &state, next)) r = 0; /* [P18] */
         }
-        if (r == 0) ivs_store_relaxed_64_(&piece->owner, range->holder_);
-        if (r == 0) range->node_ = node;
+        if (r == 0) ivs_piece_own_(range, node, 0);
     }
     ivs_domain_read_exit(table->domain);
     return r;
@@ -5067,21 +5479,21 @@ static int ivs_piece_upgrade_(struct ivs_ranges_ *table, struct ivs_range *range
 int ivs_range_try_upgrade(struct ivs_range_lock *lock, struct ivs_range *range) {
     struct ivs_ranges_ *table;
     int r = ivs_range_check_(lock, range);
-    if (r || (range->mode & IVS_EXCLUSIVE)) return r;
+    if (r || range->mode_ == IVS_EXCLUSIVE) return r;
     table = ivs_root_set_mode_(lock, range, IVS_EXCLUSIVE);
     if (!table) return 0;
     if (ivs_in_section_(table->domain)) return IVS_EDEADLK;
     ivs_range_track_(table, range, false);
     r = ivs_piece_upgrade_(table, range);
-    range->mode = IVS_EXCLUSIVE;
+    ivs_range_set_mode_(range, IVS_EXCLUSIVE);
     if (r == IVS_EEXIST) {
         struct ivs_spares_ spares;
-        struct ivs_blocker_ by;
+        uint64_t key;
         __builtin_memset(&spares, 0, sizeof(spares));
-        r = ivs_range_rebuild_(table, range, true, &spares, &by);
+        r = ivs_range_rebuild_(table, range, true, &spares, &key);
         ivs_spares_free_(table->domain, &spares);
     }
-    if (r) range->mode = IVS_SHARED;
+    if (r) ivs_range_set_mode_(range, IVS_SHARED);
     ivs_range_track_(table, range, true);
     return r;
 }
@@ -5116,10 +5528,10 @@ static struct ivs_range *ivs_set_sort_(struct ivs_range *ranges, size_t count) {
 
 /* Does one of an ascending list conflict with one before it? */
 static bool ivs_set_conflicts_(const struct ivs_range *range) {
-    uint64_t reach = range->last_, reach_exclusive = range->mode & IVS_EXCLUSIVE ? range->last_ : 0;
-    bool exclusive = (range->mode & IVS_EXCLUSIVE) != 0;
+    uint64_t reach = range->last_, reach_exclusive = range->mode_ == IVS_EXCLUSIVE ? range->last_ : 0;
+    bool exclusive = range->mode_ == IVS_EXCLUSIVE;
     while ((range = range->chain_) != NULL) {
-        bool alone = (range->mode & IVS_EXCLUSIVE) != 0;
+        bool alone = range->mode_ == IVS_EXCLUSIVE;
         if (alone && range->start_ <= reach) return true;
         if (exclusive && range->start_ <= reach_exclusive) return true;
         if (range->last_ > reach) reach = range->last_;
@@ -5131,6 +5543,7 @@ static bool ivs_set_conflicts_(const struct ivs_range *range) {
 
 int ivs_range_lock_set(struct ivs_range_lock *lock, struct ivs_range *ranges, size_t count) {
     struct ivs_range *first, *range, *undo;
+    uint64_t above = 0;
     int r = 0;
     if (!lock || (count && !ranges)) return IVS_EINVAL;
     for (size_t i = 0; i < count && r == 0; i++)
@@ -5139,7 +5552,11 @@ int ivs_range_lock_set(struct ivs_range_lock *lock, struct ivs_range *ranges, si
     first = ivs_set_sort_(ranges, count);
     if (ivs_set_conflicts_(first)) return IVS_EINVAL;
     for (range = first; range && r == 0; range = r ? range : range->chain_) {
-        if (range != first) range->nested_ = IVS_NESTED; /* [R5] */
+        if (range != first) { /* [R5] */
+            range->flags_ |= IVS_RANGE_NESTED_;
+            range->above_ = above;
+        }
+        if (range->last_ > above) above = range->last_;
         r = ivs_range_take_(lock, range, IVS_FOREVER_);
     }
     for (undo = first; r && undo != range; undo = undo->chain_) (void)ivs_range_unlock(lock, undo);
@@ -5173,6 +5590,18 @@ int ivs_range_lock_prepare(struct ivs_range_lock *lock) {
     return ivs_ranges_begin_(lock, ivs_load_acquire_word_(&lock->root_)); /* [P19] */
 }
 
+int ivs_range_lock_barrier(struct ivs_range_lock *lock) {
+    struct ivs_ranges_ *table;
+    uintptr_t word;
+    if (!lock) return IVS_EINVAL;
+    word = ivs_load_acquire_word_(&lock->root_); /* [P19] */
+    if (!(word & IVS_ROOT_TABLE_)) return 0;
+    table = ivs_table_of_(word);
+    if (ivs_in_section_(table->domain)) return IVS_EDEADLK;
+    while (ivs_load_acquire_32_(&table->lenders)) IVSKIP_HOST_YIELD(); /* [P20] [R7] */
+    return ivs_domain_barrier(table->domain);
+}
+
 /* How many pieces are held, and how many are kept; their acquisitions. */
 static void ivs_pieces_count_(struct ivs_ranges_ *table, struct ivs_range_stats *stats) {
     struct ivs_node *node;
@@ -5180,7 +5609,7 @@ static void ivs_pieces_count_(struct ivs_ranges_ *table, struct ivs_range_stats 
     ivs_domain_read_enter(table->domain);
     for (node = ivs_map_query_next_rcu(&table->map, 0); node; node = ivs_walk_(&table->map, node, ++n)) {
         ivs_u64_ state = ivs_load_acquire_64_(&ivs_piece_of_(node)->state); /* [P18] */
-        stats->acquisitions += state >> 32;
+        stats->acquisitions += ivs_load_relaxed_64_(&ivs_piece_of_(node)->grants);
         if (ivs_piece_conflicts_(state, IVS_EXCLUSIVE)) stats->held++;
         else stats->cached++;
     }
@@ -5191,7 +5620,7 @@ int ivs_range_lock_destroy(struct ivs_range_lock *lock) {
     struct ivs_range_stats stats;
     struct ivs_ranges_ *table;
     uintptr_t word;
-    bool waiting;
+    bool waiting, inside;
     if (!lock) return IVS_EINVAL;
     word = ivs_load_acquire_word_(&lock->root_); /* [P19] */
     if (word == 0) return 0;
@@ -5201,8 +5630,10 @@ int ivs_range_lock_destroy(struct ivs_range_lock *lock) {
     __builtin_memset(&stats, 0, sizeof(stats));
     ivs_pieces_count_(table, &stats);
     ivs_guard_(table);
-    waiting = table->first != NULL;
+    waiting = table->queue != NULL;
+    inside = table->running && table->runner == ivs_thread_id_();
     ivs_unguard_(table);
+    if (inside) return IVS_EDEADLK;
     if (stats.held || waiting) return IVS_EBUSY;
     while (ivs_load_acquire_32_(&table->wakers)) IVSKIP_HOST_YIELD(); /* [P20] [R6] */
     (void)!ivs_domain_synchronize(table->domain);                     /* a release may be leaving its read section */
@@ -5213,7 +5644,8 @@ int ivs_range_lock_destroy(struct ivs_range_lock *lock) {
 
 int ivs_range_lock_reset_after_fork(struct ivs_range_lock *lock) {
     struct ivs_ranges_ *table;
-    struct ivs_node *node;
+    struct ivs_node *node, *next;
+    ivs_u64_ kept = 0;
     if (!lock) return IVS_EINVAL;
     if (!(lock->root_ & IVS_ROOT_TABLE_)) {
         lock->root_ = 0;
@@ -5221,18 +5653,22 @@ int ivs_range_lock_reset_after_fork(struct ivs_range_lock *lock) {
     }
     table = ivs_table_of_(lock->root_);
     if (ivs_map_reset_after_fork(&table->map)) return IVS_EINVAL;
-    table->kept = 0;
-    for (node = ivs_successor_(&table->map.head_); node; node = ivs_successor_(node)) {
+    for (node = ivs_successor_(&table->map.head_); node; node = next) {
+        next = ivs_successor_(node);
         ivs_store_relaxed_64_(&ivs_piece_of_(node)->state, IVS_PIECE_KEPT_);
-        table->kept++;
+        kept++;
+        if (node->foreign_) ivs_piece_drop_(table, node->start, node->last); /* its storage is the caller's again */
+        if (node->foreign_) kept--;
     }
-    table->first = table->last = table->holders = NULL;
-    table->guard = table->wakers = 0;
-    __builtin_memset(table->bar, 0, sizeof(table->bar));
+    table->kept = kept;
+    table->queue = table->run = table->holders = NULL;
+    table->running = false;
+    table->guard = table->wakers = table->lenders = table->waits_kinds = 0;
     return 0;
 }
 
 int ivs_range_lock_get_stats(struct ivs_range_lock *lock, struct ivs_range_stats *stats) {
+    struct ivs_wanted_ all = ivs_wanted_(0, UINT64_MAX, UINT32_MAX);
     struct ivs_ranges_ *table;
     uintptr_t word;
     if (!lock || !stats) return IVS_EINVAL;
@@ -5249,7 +5685,9 @@ int ivs_range_lock_get_stats(struct ivs_range_lock *lock, struct ivs_range_stats
     stats->longest_wait = table->longest;
     stats->wakes = table->wakes;
     stats->false_wakes = table->false_wakes;
-    for (struct ivs_range *range = table->first; range; range = range->next_) stats->waiting++;
+    for (struct ivs_range *range = ivs_queue_next_(table, &all, NULL); range;
+         range = ivs_queue_next_(table, &all, range))
+        stats->waiting++;
     ivs_unguard_(table);
     return 0;
 }
@@ -5277,16 +5715,17 @@ static void ivs_put_holder_(const struct ivs_out_ *out, uint64_t start, uint64_t
 static void ivs_put_waiter_(const struct ivs_out_ *out, const struct ivs_range *range) {
     uint32_t state = ivs_load_relaxed_32_(&range->state_);
     ivs_put_range_(out, "waits ", range->start_, range->last_);
-    ivs_put_(out, range->mode & IVS_EXCLUSIVE ? " exclusive owner " : " shared owner ");
+    ivs_put_(out, range->mode_ == IVS_EXCLUSIVE ? " exclusive owner " : " shared owner ");
     ivs_put_number_(out, range->holder_, 16);
     if (state == IVS_RANGE_SLEEPING_) ivs_put_range_(out, " for ", range->by_start_, range->by_last_);
-    if (state == IVS_RANGE_SKIPPED_) ivs_put_(out, " behind others");
+    if (state == IVS_RANGE_BEHIND_) ivs_put_range_(out, " behind ", range->behind_->start_, range->behind_->last_);
     if (range->vain_) ivs_put_(out, " woken in vain ");
     if (range->vain_) ivs_put_number_(out, range->vain_, 10);
     ivs_put_(out, "\n");
 }
 
 int ivs_range_lock_dump(struct ivs_range_lock *lock, void (*put)(void *ctx, const char *text), void *ctx) {
+    struct ivs_wanted_ all = ivs_wanted_(0, UINT64_MAX, UINT32_MAX);
     struct ivs_ranges_ *table;
     struct ivs_out_ out;
     struct ivs_node *node;
@@ -5317,7 +5756,9 @@ int ivs_range_lock_dump(struct ivs_range_lock *lock, void (*put)(void *ctx, cons
     }
     ivs_domain_read_exit(table->domain);
     ivs_guard_(table);
-    for (struct ivs_range *range = table->first; range; range = range->next_) ivs_put_waiter_(&out, range);
+    for (struct ivs_range *range = ivs_queue_next_(table, &all, NULL); range;
+         range = ivs_queue_next_(table, &all, range))
+        ivs_put_waiter_(&out, range);
     ivs_unguard_(table);
     return 0;
 }
@@ -5329,7 +5770,11 @@ int ivs_range_lock_dump(struct ivs_range_lock *lock, void (*put)(void *ctx, cons
 #undef IVS_PIECE_KEPT_
 #undef IVS_PIECE_SHARED_
 #undef IVS_PIECE_COUNT_
-#undef IVS_PIECE_GRANT_
+#undef IVS_PIECE_BEGIN_
+#undef IVS_PIECE_BEGINS_
+#undef IVS_PIECE_END_
+#undef IVS_PIECE_ENDS_
+#undef IVS_PIECE_WHOLE_
 #undef IVS_AGAIN_
 #undef IVS_STRIPES_
 
@@ -5346,6 +5791,8 @@ int ivs_range_lock_dump(struct ivs_range_lock *lock, void (*put)(void *ctx, cons
 #undef IVS_TSAN_GRACE_OVER_
 #undef IVS_CLOCK_
 #undef IVS_FUTEX_
+#undef IVS_PARK_
+#undef IVS_PARKS_RESET_
 #undef IVS_MAP_MAGIC_
 #undef IVS_DOMAIN_MAGIC_
 #undef IVS_FOREVER_

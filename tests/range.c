@@ -199,6 +199,22 @@ TEST(range, a_set_is_taken_whole_or_not_at_all) {
     end();
 }
 
+TEST(range, a_set_leaves_what_the_caller_wrote_into_its_handles) {
+    struct ivs_range set[2], other = IVS_RANGE_INIT;
+    memset(set, 0, sizeof set);
+    begin();
+    TAKES(other, 0, 1, IVS_EXCLUSIVE);
+    for (int twice = 0; twice < 2; twice++) {
+        if (!twice) set[0].start = 10, set[0].end = 20, set[1].start = 30, set[1].end = 0;
+        if (!twice) set[0].mode = set[1].mode = IVS_SHARED | IVS_NESTED;
+        SAYS(ivs_range_lock_set(&lock, set, 2), 0);
+        SAYS(ivs_range_unlock_set(&lock, set, 2), 0);
+        for (int i = 0; i < 2; i++) CHECK(set[i].mode == (IVS_SHARED | IVS_NESTED), "mode %u", set[i].mode);
+    }
+    GIVES(other);
+    end();
+}
+
 TEST(range, bad_arguments_are_answered) {
     struct ivs_range a = IVS_RANGE_INIT;
     begin();
@@ -238,7 +254,8 @@ TEST(range, a_wrong_release_changes_nothing) {
         a.end = 21;
         SAYS(ivs_range_unlock(&lock, &a), IVS_EPERM);
         a.end = 20;
-        SAYS(ivs_range_cancel(&lock, &a), IVS_EBUSY); /* it does not wait */
+        SAYS(ivs_range_cancel(&lock, &a), IVS_EPERM); /* no asynchronous request */
+        SAYS(ivs_range_cancel(&lock, &b), IVS_EPERM); /* not in use */
         SAYS(probe(19, 20, IVS_SHARED), IVS_EBUSY);
         SAYS(ivs_range_lock_destroy(&lock), IVS_EBUSY);
         GIVES(a);
@@ -400,6 +417,184 @@ TEST(range, who_waits_bars_shared_newcomers) {
     end();
 }
 
+/* Who waited first for one thing takes nothing from those who wait for another. */
+TEST(range, each_who_waits_bars_those_whom_it_conflicts_with) {
+    struct ivs_range a = IVS_RANGE_INIT, b = IVS_RANGE_INIT;
+    struct waiter w[3];
+    const uint64_t from[] = {300, 0, 100}, to[] = {400, 80, 200};
+    begin();
+    TAKES(a, 10, 20, IVS_SHARED);
+    TAKES(b, 110, 320, IVS_SHARED);
+    for (unsigned i = 0; i < 3; i++) {
+        waiter_begin(&w[i], from[i], to[i], IVS_EXCLUSIVE, 0);
+        until_waiting(i + 1);
+    }
+    for (unsigned i = 0; i < 3; i++) SAYS(probe(to[i] - 5, to[i] - 4, IVS_SHARED), IVS_EBUSY);
+    SAYS(probe(90, 95, IVS_SHARED), 0);
+    SAYS(probe(250, 260, IVS_SHARED), 0);
+    SAYS(probe(0, 5, IVS_EXCLUSIVE), 0); /* nobody was woken in vain */
+    GIVES(a);
+    until_done(&w[1]);
+    GIVES(b);
+    for (unsigned i = 0; i < 3; i++) {
+        until_done(&w[i]);
+        waiter_end(&w[i]);
+    }
+    end();
+}
+
+TEST(range, who_was_woken_in_vain_bars_all_newcomers) {
+    struct ivs_range a = IVS_RANGE_INIT, b = IVS_RANGE_INIT;
+    struct waiter w;
+    begin();
+    TAKES(a, 10, 20, IVS_EXCLUSIVE);
+    TAKES(b, 30, 40, IVS_EXCLUSIVE);
+    waiter_begin(&w, 0, 100, IVS_EXCLUSIVE, 0);
+    until_waiting(1);
+    SAYS(probe(50, 60, IVS_EXCLUSIVE), 0);
+    GIVES(a); /* it wakes, and finds b */
+    struct ivs_range_stats stats = {0};
+    while (stats.false_wakes == 0 && !test_failed()) CHECK(!ivs_range_lock_get_stats(&lock, &stats), "stats");
+    SAYS(probe(50, 60, IVS_EXCLUSIVE), IVS_EBUSY);
+    SAYS(probe(100, 110, IVS_EXCLUSIVE), 0);
+    GIVES(b);
+    until_done(&w);
+    waiter_end(&w);
+    end();
+}
+
+TEST(range, nested_requests_queue_behind_those_who_cannot_wait_for_them) {
+    struct ivs_range a = IVS_RANGE_INIT, below = IVS_RANGE_INIT, inside = IVS_RANGE_INIT, more = IVS_RANGE_INIT;
+    struct waiter w;
+    begin();
+    TAKES(a, 40, 50, IVS_SHARED);
+    waiter_begin(&w, 20, 100, IVS_EXCLUSIVE, 0);
+    until_waiting(1);
+    TAKES(below, 0, 10, IVS_EXCLUSIVE);
+    more.held_end = 10;
+    SAYS(ivs_range_trylock(&lock, &more, 60, 70, IVS_SHARED | IVS_NESTED), IVS_EBUSY);
+    SAYS(ivs_range_trylock(&lock, &more, 10, 25, IVS_SHARED | IVS_NESTED), IVS_EBUSY);
+    more.held_end = 50; /* we hold [40, 50) */
+    SAYS(ivs_range_trylock(&lock, &more, 60, 70, IVS_SHARED | IVS_NESTED), 0);
+    CHECK(more.mode == (IVS_SHARED | IVS_NESTED), "mode %u", more.mode);
+    GIVES(more);
+    more.held_end = 0; /* above all that we hold */
+    SAYS(ivs_range_trylock(&lock, &more, 60, 70, IVS_SHARED | IVS_NESTED), 0);
+    SAYS(ivs_range_trylock(&lock, &inside, 15, 25, IVS_SHARED | IVS_NESTED), IVS_EBUSY);
+    GIVES(more);
+    GIVES(below);
+    GIVES(a);
+    until_done(&w);
+    waiter_end(&w);
+    end();
+}
+
+static void *takes_sets(void *arg) {
+    struct ivs_range set[2];
+    atomic_int *stop = arg;
+    memset(set, 0, sizeof set);
+    rcu_block_begin();
+    while (!atomic_load(stop)) {
+        for (unsigned i = 0; i < 2; i++) {
+            set[i].start = 10 + 50 * i;
+            set[i].end = set[i].start + 5;
+            set[i].mode = IVS_SHARED;
+        }
+        SAYS(ivs_range_lock_set(&lock, set, 2), 0);
+        sleep_ns(200000);
+        SAYS(ivs_range_unlock_set(&lock, set, 2), 0);
+    }
+    rcu_block_end();
+    return NULL;
+}
+
+/* Two threads hold, in turns, the second range of their sets at all times; who waits for it has its turn. */
+TEST(range, a_stream_of_sets_keeps_nobody_waiting) {
+    struct ivs_range alone = IVS_RANGE_INIT;
+    pthread_t threads[3];
+    atomic_int stop = 0;
+    begin();
+    for (unsigned i = 0; i < 3; i++) CHECK(!pthread_create(&threads[i], NULL, takes_sets, &stop), "thread");
+    rcu_block_begin();
+    for (unsigned i = 0; i < 50 && !test_failed(); i++) {
+        SAYS(ivs_range_timedlock(&lock, &alone, 40, 100, IVS_EXCLUSIVE, UINT64_C(20000000000)), 0);
+        if (alone.lock) GIVES(alone);
+    }
+    rcu_block_end();
+    atomic_store(&stop, 1);
+    for (unsigned i = 0; i < 3; i++) pthread_join(threads[i], NULL);
+    end();
+}
+
+/* Deadlock if the nested one stood behind who waits for one who waits for its owner. */
+TEST(range, a_nested_request_passes_by_who_waits_for_its_owner_over_others) {
+    struct ivs_range t = IVS_RANGE_INIT, more = IVS_RANGE_INIT;
+    struct waiter first, second;
+    begin();
+    TAKES(t, 10, 11, IVS_EXCLUSIVE);
+    waiter_begin(&first, 0, 100, IVS_EXCLUSIVE, 0);
+    until_waiting(1);
+    waiter_begin(&second, 50, 200, IVS_SHARED, 0); /* behind the first */
+    until_waiting(2);
+    SAYS(ivs_range_timedlock(&lock, &more, 150, 160, IVS_EXCLUSIVE | IVS_NESTED, UINT64_C(20000000000)), 0);
+    GIVES(more);
+    GIVES(t);
+    until_done(&first);
+    waiter_end(&first);
+    until_done(&second);
+    waiter_end(&second);
+    end();
+}
+
+TEST(range, a_handle_that_is_in_use_is_not_used_again) {
+    struct ivs_range a = IVS_RANGE_INIT;
+    struct waiter w;
+    begin();
+    TAKES(a, 10, 20, IVS_EXCLUSIVE);
+    a.mode = IVS_SHARED;
+    SAYS(ivs_range_unlock(&lock, &a), IVS_EPERM);
+    SAYS(probe(10, 20, IVS_SHARED), IVS_EBUSY);
+    a.mode = IVS_EXCLUSIVE;
+    waiter_begin(&w, 15, 16, IVS_EXCLUSIVE, 0);
+    until_waiting(1);
+    SAYS(ivs_range_trylock(&lock, &w.range, 30, 40, IVS_EXCLUSIVE), IVS_EPERM);
+    SAYS(ivs_range_unlock(&lock, &w.range), IVS_EPERM);
+    GIVES(a);
+    until_done(&w);
+    waiter_end(&w);
+    end();
+}
+
+/* ---- pieces */
+
+/* Short ranges cut a long shared one; what they leave is joined again. */
+TEST(range, a_long_shared_range_does_not_stay_in_pieces) {
+    struct ivs_range across = IVS_RANGE_INIT, brief = IVS_RANGE_INIT, other = IVS_RANGE_INIT;
+    struct ivs_range_stats stats = {0};
+    struct rng rng = rng_make(test_seed(), 3);
+    uint64_t most = 0;
+    begin();
+    TAKES(across, 0, 1 << 30, IVS_SHARED);
+    TAKES(other, 1000, 1 << 20, IVS_SHARED);
+    for (unsigned i = 0; i < test_scale(50000) && !test_failed(); i++) {
+        uint64_t start = rng_below(&rng, 1 << 29);
+        TAKES(brief, start, start + 1 + rng_below(&rng, 100), IVS_SHARED);
+        GIVES(brief);
+        if (i % 1000 == 999) CHECK(!ivs_range_lock_get_stats(&lock, &stats), "stats");
+        if (stats.held > most) most = stats.held;
+    }
+    CHECK(most < 100, "%u pieces", (unsigned)most);
+    SAYS(probe(1 << 29, (1 << 29) + 1, IVS_EXCLUSIVE), IVS_EBUSY);
+    GIVES(across);
+    SAYS(probe(999, 1001, IVS_EXCLUSIVE), IVS_EBUSY);
+    SAYS(probe(1 << 20, 1 << 29, IVS_EXCLUSIVE), 0);
+    GIVES(other);
+    SAYS(probe(0, 0, IVS_EXCLUSIVE), 0);
+    CHECK(!ivs_range_lock_get_stats(&lock, &stats), "stats");
+    CHECK(stats.cached < 200, "%u are kept", (unsigned)stats.cached);
+    end();
+}
+
 /* ---- callbacks */
 
 static struct { atomic_int calls, result; } told;
@@ -453,6 +648,68 @@ TEST(range, a_cancelled_request_leaves_nothing_behind) {
     end();
 }
 
+static struct ivs_range queue[40000];
+static unsigned asked, order_broken;
+
+static void next_in_order(struct ivs_range *range, int result) {
+    CHECK(result == 0, "%d", result);
+    if (range != &queue[asked++]) order_broken++;
+    GIVES(*range);
+}
+
+static void *lets_all_in(void *arg) {
+    GIVES(*(struct ivs_range *)arg);
+    return NULL;
+}
+
+/* On a small stack: a callback that lets the next one in does not call it. */
+TEST(range, callbacks_run_in_order_and_not_inside_each_other) {
+    struct ivs_range a = IVS_RANGE_INIT;
+    pthread_attr_t small;
+    pthread_t thread;
+    unsigned count = test_scale(40000);
+    if (count > 40000) count = 40000;
+    memset(queue, 0, sizeof queue);
+    asked = order_broken = 0;
+    begin();
+    TAKES(a, 0, 10, IVS_EXCLUSIVE);
+    for (unsigned i = 0; i < count; i++)
+        SAYS(ivs_range_lock_async(&lock, &queue[i], 5, 6, IVS_EXCLUSIVE, next_in_order), IVS_EINPROGRESS);
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, 128 * 1024);
+    CHECK(!pthread_create(&thread, &small, lets_all_in, &a), "thread");
+    pthread_join(thread, NULL);
+    pthread_attr_destroy(&small);
+    CHECK(asked == count && order_broken == 0, "%u of %u answered, %u out of turn", asked, count, order_broken);
+    end();
+}
+
+static struct ivs_range regretted;
+static int regret, ending;
+
+static void regrets(struct ivs_range *range, int result) {
+    tell(range, result);
+    regret = ivs_range_cancel(&lock, &regretted);
+    ending = ivs_range_lock_destroy(&lock);
+}
+
+TEST(range, a_request_that_was_let_in_can_be_cancelled_until_it_is_answered) {
+    struct ivs_range a = IVS_RANGE_INIT, b = IVS_RANGE_INIT;
+    memset(&regretted, 0, sizeof regretted);
+    atomic_store(&told.calls, 0);
+    begin();
+    TAKES(a, 10, 20, IVS_EXCLUSIVE);
+    SAYS(ivs_range_lock_async(&lock, &b, 12, 13, IVS_SHARED, regrets), IVS_EINPROGRESS);
+    SAYS(ivs_range_lock_async(&lock, &regretted, 12, 13, IVS_SHARED, tell), IVS_EINPROGRESS);
+    GIVES(a); /* both are let in; the first takes the second back */
+    SAYS(regret, 0);
+    SAYS(ending, IVS_EDEADLK); /* not in a callback */
+    CHECK(atomic_load(&told.calls) == 1 && !regretted.lock, "%d calls", atomic_load(&told.calls));
+    GIVES(b);
+    SAYS(probe(12, 13, IVS_EXCLUSIVE), 0);
+    end();
+}
+
 /* ---- memory */
 
 TEST(range, who_holds_alone_needs_no_memory) {
@@ -479,6 +736,52 @@ TEST(range, who_holds_alone_needs_no_memory) {
     test_host_refuse(false);
     end();
     CHECK(test_host_live() <= live + 1, "%ld blocks stay", test_host_live() - live); /* a thread's record, if any */
+}
+
+TEST(range, storage_of_the_caller_serves_where_there_is_no_memory) {
+    static struct { _Alignas(8) unsigned char bytes[IVSKIP_RANGE_STORAGE]; } room[2];
+    struct ivs_range far = IVS_RANGE_INIT, a = IVS_RANGE_INIT, b = IVS_RANGE_INIT;
+    const unsigned modes[] = {IVS_SHARED, IVS_EXCLUSIVE};
+    begin();
+    SAYS(ivs_range_lock_prepare(&lock), 0);
+    test_host_refuse(true);
+    SAYS(ivs_range_lock_prepare(&lock), 0); /* done before */
+    test_host_refuse(false);
+    TAKES(far, 0, 1, IVS_EXCLUSIVE);
+    for (int m = 0; m < 2; m++) {
+        a.storage = &room[0];
+        test_host_refuse(true);
+        TAKES(a, 10, 20, modes[m]);
+        CHECK(a.borrowed == 1, "the storage is in use");
+        SAYS(ivs_range_lock(&lock, &b, 30, 40, IVS_EXCLUSIVE), IVS_ENOMEM);
+        SAYS(probe(19, 20, IVS_EXCLUSIVE), IVS_EBUSY);
+        GIVES(a);
+        SAYS(ivs_range_lock(&lock, &a, 30, 40, IVS_EXCLUSIVE), IVS_ENOMEM); /* not used twice before a grace period */
+        test_host_refuse(false);
+        SAYS(ivs_range_lock_barrier(&lock), 0);
+        memset(&room[0], 0xee, sizeof room[0]);
+        a.borrowed = 0;
+        SAYS(probe(0, 0, IVS_SHARED), IVS_EBUSY);
+        SAYS(probe(1, 0, IVS_EXCLUSIVE), 0);
+    }
+    for (int down = 0; down < 2; down++) { /* others share a part: the storage goes with its holder all the same */
+        SAYS(probe(1, 0, IVS_EXCLUSIVE), 0);
+        test_host_refuse(true);
+        TAKES(a, 10, 20, down ? IVS_EXCLUSIVE : IVS_SHARED);
+        CHECK(a.borrowed == 1, "the storage is in use");
+        test_host_refuse(false);
+        if (down) SAYS(ivs_range_downgrade(&lock, &a), 0);
+        TAKES(b, down ? 15 : 10, 20, IVS_SHARED);
+        GIVES(a);
+        SAYS(ivs_range_lock_barrier(&lock), 0);
+        memset(&room[0], 0xee, sizeof room[0]);
+        a.borrowed = 0;
+        SAYS(probe(19, 20, IVS_EXCLUSIVE), IVS_EBUSY);
+        SAYS(probe(10, 11, IVS_EXCLUSIVE), down ? 0 : IVS_EBUSY);
+        GIVES(b);
+    }
+    GIVES(far);
+    end();
 }
 
 TEST(range, locks_may_share_a_domain) {

@@ -80,6 +80,66 @@ TEST(range_debug, a_cycle_of_three_waiters_is_told_to_the_last) {
     CHECK(!ivs_range_lock_destroy(&lock), "destroy");
 }
 
+/* A ring longer than any depth that a search might stop at; and every one waits behind many. */
+TEST(range_debug, a_ring_of_many_is_told_to_the_last) {
+    enum { RING = 60 };
+    static struct party p[RING];
+    int told = 0;
+    memset(p, 0, sizeof p);
+    CHECK(!ivs_range_lock_init(&lock, NULL), "init");
+    for (unsigned i = 0; i < RING; i++) {
+        p[i].start = 10 * (i + 1);
+        p[i].end = p[i].start + 10;
+        p[i].mode = IVS_EXCLUSIVE;
+        CHECK(!pthread_create(&p[i].thread, NULL, wants_another, &p[i]), "thread");
+    }
+    struct ivs_range_stats stats = {0};
+    while (stats.held != RING && !test_failed()) {
+        CHECK(!ivs_range_lock_get_stats(&lock, &stats), "stats");
+        sleep_ns(100000);
+    }
+    for (unsigned i = 0; i < RING; i++) {
+        __atomic_store_n(&p[i].wants, p[(i + 1) % RING].start + 2, __ATOMIC_RELEASE);
+        if (i + 1 < RING) until_waiting(i + 1);
+    }
+    for (unsigned i = 0; i < RING; i++) pthread_join(p[i].thread, NULL);
+    for (unsigned i = 0; i < RING; i++) told += p[i].result == IVS_EDEADLK;
+    CHECK(told == 1 && p[RING - 1].result == IVS_EDEADLK, "%d were told", told);
+    CHECK(!ivs_range_lock_destroy(&lock), "destroy");
+}
+
+static void *wants_for_a_while(void *arg) {
+    struct party *p = arg;
+    CHECK(!ivs_range_lock(&lock, &p->first, p->start, p->end, IVS_EXCLUSIVE), "lock");
+    while (!__atomic_load_n(&p->wants, __ATOMIC_ACQUIRE)) sleep_ns(100000);
+    p->result = ivs_range_timedlock(&lock, &p->second, p->wants, p->wants + 5, IVS_EXCLUSIVE | IVS_NESTED, 300000000);
+    if (p->result == 0) CHECK(!ivs_range_unlock(&lock, &p->second), "unlock");
+    CHECK(!ivs_range_unlock(&lock, &p->first), "unlock");
+    return NULL;
+}
+
+TEST(range_debug, who_waits_for_one_whose_wait_ends_by_time_is_in_no_deadlock) {
+    struct ivs_range mine = IVS_RANGE_INIT, more = IVS_RANGE_INIT;
+    struct party p;
+    memset(&p, 0, sizeof p);
+    p.start = 30;
+    p.end = 40;
+    CHECK(!ivs_range_lock_init(&lock, NULL), "init");
+    CHECK(!ivs_range_lock(&lock, &mine, 10, 20, IVS_EXCLUSIVE), "lock");
+    CHECK(!pthread_create(&p.thread, NULL, wants_for_a_while, &p), "thread");
+    struct ivs_range_stats stats = {0};
+    while (stats.held != 2 && !test_failed()) CHECK(!ivs_range_lock_get_stats(&lock, &stats), "stats");
+    __atomic_store_n(&p.wants, 12, __ATOMIC_RELEASE);
+    until_waiting(1);
+    int r = ivs_range_lock(&lock, &more, 35, 36, IVS_EXCLUSIVE | IVS_NESTED);
+    CHECK(r == 0, "%d", r);
+    pthread_join(p.thread, NULL);
+    CHECK(p.result == IVS_ETIMEDOUT, "%d", p.result);
+    if (r == 0) CHECK(!ivs_range_unlock(&lock, &more), "unlock");
+    CHECK(!ivs_range_unlock(&lock, &mine), "unlock");
+    CHECK(!ivs_range_lock_destroy(&lock), "destroy");
+}
+
 static void *wants_all(void *arg) {
     struct party *p = arg;
     p->result = ivs_range_lock(&lock, &p->first, 0, 0, IVS_EXCLUSIVE);

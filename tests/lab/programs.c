@@ -26,7 +26,8 @@
 
 extern struct ivs_map *subject_map;
 #if !defined(LAB_HOST)
-extern bool subject_no_records; /* threads get no memory for records */
+extern bool subject_no_records; /* threads get no memory for records, */
+extern bool subject_no_nodes[]; /* and this one none for nodes */
 #endif
 
 #define KINDS(K)                                                                                                       \
@@ -34,9 +35,10 @@ extern bool subject_no_records; /* threads get no memory for records */
     K(MAP)                                                                                                             \
     K(UNMAP)                                                                                                           \
     K(INSERT)                                                                                                          \
-    K(ALLOC) K(QUERY) K(NEXT) K(FOLLOW) K(ENTER) K(LEAVE) K(SWAP) K(PAIR) K(VALUE) K(TRYLOCK) K(TIMED) K(HOLD) K(GONE) \
-        K(DEFER) K(RECLAIM) K(BARRIER) K(LOOK) K(LINGER) K(DROP) K(TAKE) K(TUNE) K(SYNCHRONIZE) K(GIVE)                   \
-            K(ALONE) K(SHARE) K(TRY) K(SOON) K(DOWN) K(UP) K(ASYNC) K(SET) K(HELD) K(FREE) K(END) K(TURN)
+    K(ALLOC)                                                                                                           \
+    K(QUERY) K(NEXT) K(FOLLOW) K(ENTER) K(LEAVE) K(SWAP) K(PAIR) K(VALUE) K(TRYLOCK) K(TIMED) K(HOLD) K(GONE) K(DEFER) \
+        K(RECLAIM) K(BARRIER) K(LOOK) K(LINGER) K(DROP) K(TAKE) K(TUNE) K(SYNCHRONIZE) K(GIVE) K(ALONE) K(SHARE)       \
+            K(TRY) K(SOON) K(DOWN) K(UP) K(ASYNC) K(SET) K(HELD) K(FREE) K(END) K(TURN) K(OWN)
 #define KIND_(k) k,
 enum kind { KINDS(KIND_) };
 
@@ -86,7 +88,8 @@ struct op {
 #define Held(lo, hi, t, mode) {HELD, lo, hi, t, mode} /* at the start: thread t holds it, */
 #define Free              {FREE, 0, 0, 0, 0}      /* and lets it go */
 #define End(lo, hi)       {END, lo, hi, 0, 0}     /* exclusive, release, destroy the lock, free its memory */
-#define Turn(t, lo, hi)   {TURN, lo, hi, t, 0}    /* if somebody waits, shared newcomers are refused; then lets go what t holds */
+#define Turn(t, lo, hi, n) {TURN, lo, hi, t, n}   /* if n wait, shared newcomers are refused; then lets go what t holds */
+#define Own(lo, hi, mode) {OWN, lo, hi, 0, mode}  /* with storage, without memory; release, and write to the storage */
 /* clang-format on */
 
 enum {
@@ -308,7 +311,10 @@ static const struct script scripts[] = {
     {"ranges: two waits that end by time", {Held(0, 2, 0, 1)}, {{Free}, {Soon(0, 2)}, {Soon(1, 3), Share(1, 2)}}, WARM},
     {"ranges: downgrade", {{0}}, {{Down(0, 2)}, {Share(1, 2)}, {Alone(0, 1)}}, WARM},
     {"ranges: downgrade of one who is alone", {{0}}, {{Down(0, 2)}, {Share(1, 3)}}, WARM | DEEP},
-    {"ranges: downgrade, both kinds wait", {Held(0, 1, 0, 2)}, {{Down(4, 6), Free}, {Share(5, 6)}, {Alone(0, 5)}}, WARM},
+    {"ranges: downgrade, both kinds wait",
+     {Held(0, 1, 0, 2)},
+     {{Down(4, 6), Free}, {Share(5, 6)}, {Alone(0, 5)}},
+     WARM},
     {"ranges: upgrade", {{0}}, {{Up(0, 2)}, {Up(1, 3)}}, WARM},
     {"ranges: upgrade of one range by two", {Held(4, 5, 0, 2)}, {{Up(0, 2), Free}, {Up(0, 2)}}, WARM},
     {"ranges: upgrade and a waiter", {Held(4, 5, 0, 1)}, {{Up(0, 3), Free}, {Share(1, 2)}, {Alone(2, 5)}}, WARM},
@@ -320,7 +326,38 @@ static const struct script scripts[] = {
     {"ranges: destroyed after a shared release", {Held(0, 2, 0, 1)}, {{Free}, {End(1, 2)}}, WARM | DEEP},
     {"ranges: destroyed after a removal", {Held(0, 2, 0, 2)}, {{Alone(6, 7), Free}, {End(0, 2)}}, WARM | DEEP},
     {"ranges: removed and taken", {Held(0, 2, 0, 2)}, {{Alone(6, 7), Free, Alone(0, 2)}, {Alone(1, 2)}}, WARM},
-    {"ranges: first in the queue", {Held(0, 1, 1, 1)}, {{Alone(0, 2)}, {Turn(1, 1, 2)}}, WARM | DEEP},
+    {"ranges: first in the queue", {Held(0, 1, 1, 1)}, {{Alone(0, 2)}, {Turn(1, 1, 2, 1)}}, WARM | DEEP},
+    {"ranges: first in the queue, for other things",
+     {Held(0, 6, 1, 1)},
+     {{Alone(4, 6)}, {Turn(1, 0, 1, 2)}, {Alone(0, 2)}},
+     WARM},
+    {"ranges: nested, behind a waiter",
+     {Held(0, 1, 0, 2), Held(4, 5, 2, 1)},
+     {{Share(3, 4), Free}, {Alone(2, 6)}, {Free}},
+     WARM},
+    {"ranges: nested, who waits for it waits first",
+     {Held(2, 3, 0, 2), Held(6, 7, 1, 2)},
+     {{Share(8, 9), Free}, {Alone(0, 5), Free}, {Alone(4, 9)}},
+     WARM},
+    {"ranges: joined while it is left", {Held(0, 6, 0, 1)}, {{Free}, {Share(1, 2), Share(3, 4)}}, WARM | DEEP},
+    {"ranges: joined while others share it",
+     {Held(0, 6, 0, 1)},
+     {{Free, Share(0, 2)}, {Share(1, 2), Share(3, 4)}, {Alone(1, 4)}},
+     WARM},
+    {"ranges: joined amid a release",
+     {Held(0, 6, 0, 1), Held(0, 6, 1, 1), Held(1, 2, 2, 1)},
+     {{Free}, {Free}, {Free, Share(8, 9)}},
+     WARM},
+    {"ranges: two callbacks at once", {Held(0, 2, 2, 2)}, {{Async(0, 1)}, {Async(1, 2)}, {Free}}, WARM | DEEP},
+    {"ranges: storage", {Held(0, 1, 0, 1), Held(8, 9, 1, 1)}, {{Own(2, 4, 2), Free}, {Share(3, 5), Free}}, WARM | DEEP},
+    {"ranges: storage of one who shares",
+     {Held(0, 1, 0, 1), Held(8, 9, 1, 1)},
+     {{Own(2, 4, 1), Free}, {Share(2, 4), Free}},
+     WARM | DEEP},
+    {"ranges: storage and a waiter",
+     {Held(0, 1, 0, 1), Held(8, 9, 1, 1)},
+     {{Own(2, 4, 1), Free}, {Alone(3, 5), Free}, {Share(3, 4)}},
+     WARM},
     {"store buffering over two nodes", {I(8, 9, 1, 1)}, {{I(1, 2, 2, 1), Q(5)}, {I(5, 6, 3, 1), Q(1)}}, SC_ONLY},
     {"strangers: map and map",
      {I(1, 2, 1, 2), I(3, 4, 1, 1), I(5, 6, 1, 3), I(7, 8, 1, 1), I(9, 10, 1, 2)},
@@ -618,11 +655,12 @@ static long do_barrier(void) {
 /* ---- range locks */
 
 static struct ivs_range_lock *ranges;
-static struct ivs_range *handles; /* for each thread: two for what an operation takes, one it holds, those of callbacks */
+static struct ivs_range *handles; /* a thread's: two for an operation, one that it holds, those of callbacks */
 enum { HANDLES = 6 };
+static bool taken_back[HANDLES * LAB_THREADS]; /* cancelled: it must not be answered */
 
 static void touch(const struct ivs_range *range) {
-    bool write = range->mode == IVS_EXCLUSIVE;
+    bool write = (range->mode & IVS_EXCLUSIVE) != 0;
     for (uint64_t key = range->start; key < 16 && (range->end == 0 || key < range->end); key++)
         lab_plain(&owned[key], 8, write);
 }
@@ -639,6 +677,7 @@ static void let_go(struct ivs_range *range) {
 }
 
 static void ours(struct ivs_range *range, int result) {
+    LAB_CHECK(!taken_back[range - handles], "a request that was cancelled is answered");
     if (result == IVS_ENOMEM) return;
     LAB_CHECK(result == 0, "callback: %d", result);
     let_go(range);
@@ -676,7 +715,7 @@ static long do_turn(const struct op *op, unsigned me) {
     struct ivs_range_stats stats;
     struct ivs_range *range = handle(me, 0);
     LAB_CHECK(ivs_range_lock_get_stats(ranges, &stats) == 0, "stats");
-    if (stats.waiting) {
+    if (stats.waiting >= op->h) {
         int r = ivs_range_trylock(ranges, range, op->a, op->b, IVS_SHARED);
         LAB_CHECK(r == IVS_EBUSY || r == IVS_ENOMEM, "a newcomer went in front of one who waits: %d", r);
     }
@@ -684,17 +723,43 @@ static long do_turn(const struct op *op, unsigned me) {
     return 0;
 }
 
+static void *storages[LAB_THREADS];
+
+static long do_own(const struct op *op, unsigned me) {
+    struct ivs_range *range = handle(me, 0);
+    range->storage = storages[me];
+    range->held_end = handles[HANDLES * me + 2].end;
+#if !defined(LAB_HOST)
+    subject_no_nodes[me] = true;
+#endif
+    int r = ivs_range_lock(ranges, range, op->a, op->b, op->h | IVS_NESTED);
+#if !defined(LAB_HOST)
+    subject_no_nodes[me] = false;
+#endif
+    if (r == 0) {
+        touch(range);
+        let_go(range);
+    }
+    if (range->borrowed) LAB_CHECK(ivs_range_lock_barrier(ranges) == 0, "barrier");
+    for (size_t i = 0; i < IVSKIP_RANGE_STORAGE / 8; i++) lab_plain((uint64_t *)storages[me] + i, 8, true);
+    range->borrowed = 0;
+    range->storage = NULL;
+    return r == IVS_ENOMEM ? 0 : r; /* where it must cut */
+}
+
 static long do_range(const struct op *op) {
     unsigned me = lab_thread();
     struct ivs_range *range = handle(me, op->kind == ASYNC ? 3 + op->a : 0);
     unsigned nested = me < LAB_THREADS && handles[HANDLES * me + 2].lock ? IVS_NESTED : 0;
     int r;
+    if (op->kind != HELD) range->held_end = nested ? handles[HANDLES * me + 2].end : 0;
     switch (op->kind) {
     case HELD: return ivs_range_lock(ranges, handle(op->v, 2), op->a, op->b, op->h);
     case FREE: let_go(handle(me, 2)); return 0;
     case SET: return do_set(op, me);
     case END: return do_end(op, me);
     case TURN: return do_turn(op, me);
+    case OWN: return do_own(op, me);
     case SHARE:
     case UP: r = ivs_range_lock(ranges, range, op->a, op->b, IVS_SHARED | nested); break;
     case TRY: r = ivs_range_trylock(ranges, range, op->a, op->b, IVS_EXCLUSIVE | nested); break;
@@ -704,6 +769,7 @@ static long do_range(const struct op *op) {
         if (r == IVS_EINPROGRESS) {
             lab_give();
             r = ivs_range_cancel(ranges, range);
+            taken_back[range - handles] = r == 0;
             return r == IVS_EBUSY || r == IVS_EPERM ? 0 : r;
         }
         break;
@@ -723,12 +789,15 @@ static void ranges_make(void) {
     handles = lab_malloc(HANDLES * LAB_THREADS * sizeof *handles);
     if (!ranges || !handles || ivs_range_lock_init(ranges, NULL)) lab_fail("setup");
     memset(handles, 0, HANDLES * LAB_THREADS * sizeof *handles);
+    memset(taken_back, 0, sizeof taken_back);
+    for (unsigned t = 0; t < LAB_THREADS; t++) storages[t] = lab_malloc(IVSKIP_RANGE_STORAGE);
 }
 
 static void ranges_end(void) {
     struct ivs_range_stats stats;
     struct ivs_report report;
     lab_free(handles);
+    for (unsigned t = 0; t < LAB_THREADS; t++) lab_free(storages[t]);
     if (!ranges) return;
     uintptr_t root = (uintptr_t)lab_newest(&ranges->root_, sizeof root);
     if (root & 4 && ivs_map_validate((struct ivs_map *)(root & ~(uintptr_t)7), &report))
@@ -781,7 +850,8 @@ static long run_op(const struct op *op, struct call *call) {
     case HELD:
     case FREE:
     case END:
-    case TURN: return do_range(op);
+    case TURN:
+    case OWN: return do_range(op);
     case NONE: break;
     }
     return 0;
@@ -1135,8 +1205,7 @@ static bool reads(const struct op *op) {
 }
 
 static bool waits_for_readers(const struct op *op) {
-    return op->kind == GONE || op->kind == TAKE || op->kind == SYNCHRONIZE || op->kind == BARRIER ||
-           op->kind == END;
+    return op->kind == GONE || op->kind == TAKE || op->kind == SYNCHRONIZE || op->kind == BARRIER || op->kind == END;
 }
 
 /* Must the others finish when this thread stops for ever? Readers always, those who do not wait for readers if it is

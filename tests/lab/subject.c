@@ -57,9 +57,10 @@ size_t subject_tls(void **address) {
 
 void subject_thread_exit(void) {}
 #else
-bool subject_no_records;
+bool subject_no_records, subject_no_nodes[LAB_THREADS + 1];
 static void *subject_malloc(size_t bytes) {
-    return subject_no_records && bytes == sizeof(struct ivs_record_) ? NULL : lab_malloc(bytes);
+    bool none = bytes == sizeof(struct ivs_record_) ? subject_no_records : subject_no_nodes[lab_thread()];
+    return none ? NULL : lab_malloc(bytes);
 }
 
 size_t subject_tls(void **address) {
