@@ -2705,7 +2705,7 @@ uint64_t iva_space_brk(struct iva_space *space, uint64_t want) {
         iva_range_set_(&work, 0, first, high + space->page_ - first);
         r = iva_work_gated_(&work, IVA_LW);
     } while (r == IVA_EEXIST);
-    return r ? ivs_load_acquire_64_(&space->brk_) : want; /* [P7] */
+    return r ? old : want; /* refused when it was still that */
 }
 
 /* Room for an area that grows down to `start`: the area before it keeps its distance, if it can be accessed. */
