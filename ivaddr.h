@@ -60,8 +60,9 @@
  *       range, the areas beside it, or the whole.
  *   G6  Queries take no lock and never wait (G1 to G3 of ivskip.h).
  *   G7  Areas that may be one are one, after each operation that changes them (fork aside, as in Linux).
- *   G8  A place that the policy chose was free, and right by the policy, at an instant of the call. -ENOMEM for want of
- *       room is said only after a look at a space that was held still.
+ *   G8  A place that the policy chose was free when it was taken; of the places that the policy prefers, each was not
+ *       free at an instant of the call, but not all at the same instant: the search holds nothing still. -ENOMEM for
+ *       want of room is said only after a look at a space that was held still.
  *
  * 4. Progress
  *
@@ -739,7 +740,7 @@ IVA_API int iva_space_fork(struct iva_space *parent, struct iva_space *child, vo
  *  it is free, or where the policy says.
  *  Context: outside read sections; sleeps.
  *  Progress: blocking: waits for holders of the range and of the areas beside it.
- *  Ordering: acquire and release. Linearizable; the place that the policy chose was right at one instant of the call.
+ *  Ordering: acquire and release. Linearizable, but for the choice of the place (G8).
  *  Returns: 0 and the place in *address; -EINVAL: length 0, address or offset not a multiple of the page, no type,
  *  grows down but not private anonymous, bits of extra; -ENOMEM: no memory, no room, too long, beyond the end, limits
  *  of total or number; -EPERM: fixed below `lo`, locked with a limit of 0, not to be executed; -EAGAIN: limit of
