@@ -1365,7 +1365,9 @@ static void iva_forget_(struct iva_space *space, uint64_t start, uint64_t end) {
 
 /* -------------------------------------------------------------------------------- placement */
 
+#ifndef IVA_STEPS_ /* tests have small spaces */
 #define IVA_STEPS_ 3 /* areas that a search may pass before it notes what it learnt */
+#endif
 
 /*
  * The highest gap of `bytes` below the base that begins at `lo` or above. In a read section. As in Linux, the guard

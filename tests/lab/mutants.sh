@@ -17,7 +17,7 @@ one() {
     name=$(basename "$patch" .patch)
     dir=$work/$name
     mkdir -p "$dir"
-    cp "$root/ivskip.h" "$dir/"
+    cp "$root"/iv{skip,addr}.h "$dir/"
     if ! patch -s -p1 -F1 -d "$dir" <"$patch" >"$dir/log" 2>&1; then
         echo "FAIL $name: the patch does not apply any more: $(tail -1 "$dir/log")"
         return
@@ -32,7 +32,7 @@ one() {
     fi
     if ! $clang -std=gnu11 -g -O1 -w -I"$dir" -I"$root/tests/lab" -fsanitize-coverage=edge,trace-loads,trace-stores \
         $port -c "$root/tests/lab/subject.c" -o "$dir/subject.o" >"$dir/log" 2>&1 ||
-        ! $clang "$dir/subject.o" "$with"/{lab,hooks,litmus,programs,main}.o -pthread -o "$dir/lab" >>"$dir/log" 2>&1; then
+        ! $clang "$dir/subject.o" "$with"/{lab,hooks,litmus,programs,space,space_model,run,main}.o -pthread -o "$dir/lab" >>"$dir/log" 2>&1; then
         echo "FAIL $name: does not compile: $(grep -m1 error "$dir/log")"
         return
     fi
