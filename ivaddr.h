@@ -447,7 +447,7 @@ struct iva_space {
     ivs_u64_ stack_limit_;
     ivs_u64_ brk_;    /* changed under the lock of the heap's first page */
     ivs_u64_ future_; /* flags that new areas get (iva_space_lock_all) */
-    ivs_u64_ frees_;  /* commits that left more room than before */
+    ivs_u64_ frees_;  /* commits that left more room: 63..16 all, 15..0 not done with yet */
     uint32_t learning_;
     struct iva_fact_ facts_[IVA_FACTS_];
     struct iva_domain own_;
@@ -982,9 +982,10 @@ static inline uint64_t iva_area_flags(const struct iva_area *area) {
  *   A3  counters are charged before the commit and uncharged after it, by the difference that the commit makes.
  *   A4  an area's word changes in place only under the lock that has its node among the locked ones, and only if it is
  *       the one change of the operation.
- *   A5  whoever leaves more room than there was counts it in frees_ after its commit, and then corrects the facts that
- *       are not true any more. Whoever learns a fact looks at frees_ before its search and after it wrote: one of
- *       the two sees the other.
+ *   A5  whoever leaves more room than there was says so in frees_ after its commit, then corrects the facts that are
+ *       not true any more, and then says in frees_ that it is done. Whoever learns a fact looks at frees_ before its
+ *       search, when nobody may be at it (else it builds on facts that are not true any more), and after it wrote:
+ *       one of the two sees the other.
  *   A6  two ranges are locked in ascending order, and only with an area between them; else as one.
  *
  * Pairs of memory orders (release side -> acquire side, and what breaks without)
@@ -993,7 +994,7 @@ static inline uint64_t iva_area_flags(const struct iva_area *area) {
  *   P2  a gate's mode is let go -> the next is taken: what its holder did; the turn is passed -> it is one's turn.
  *   P3  bump of a gate's event -> load of it by a waiter, before it looks again: else a lost wake.
  *   P4  uncharge -> charge: whoever gave the units back is done with them.
- *   P5  frees_ is counted -> it is looked at, and back (RMW on both sides): A5.
+ *   P5  frees_ is changed -> it is looked at, and back (RMW on both sides): A5.
  *   P6  a fact is written -> it is read, between two looks at the same even learning_.
  *   P7  a new end of the heap, new flags for areas to come -> load of them.
  */
@@ -1307,6 +1308,9 @@ static uint64_t iva_guard_start_(const struct iva_space *space, const struct ivs
  * all. `frees_` and `learning_` keep that true [A5]; a fact that is less than could be known is no harm.
  */
 
+#define IVA_FREES_BEGUN_ (UINT64_C(1) << 16)
+#define IVA_FREES_OPEN_  UINT64_C(0xffff)
+
 static unsigned iva_class_(const struct iva_space *space, uint64_t bytes) {
     uint64_t pages = bytes / space->page_;
     unsigned rank = 63 - (unsigned)__builtin_clzll(pages | 1);
@@ -1330,7 +1334,7 @@ static uint64_t iva_known_(struct iva_space *space, uint64_t bytes) {
 static void iva_learn_(struct iva_space *space, uint64_t bytes, uint64_t distance, uint64_t frees) {
     struct iva_fact_ *fact = &space->facts_[iva_class_(space, bytes)];
     uint32_t turn = ivs_load_relaxed_32_(&space->learning_);
-    if ((turn & 1) || ivs_load_relaxed_64_(&space->frees_) != frees) return;
+    if ((turn & 1) || (frees & IVA_FREES_OPEN_) || ivs_load_relaxed_64_(&space->frees_) != frees) return;
     if (!ivs_cas_acq_rel_32_(&space->learning_, &turn, turn + 1)) return; /* [P6] */
     ivs_store_release_64_(&fact->bytes, bytes);                           /* [P6] */
     ivs_store_release_64_(&fact->distance, distance);                     /* [P6] */
@@ -1866,17 +1870,23 @@ static void iva_pass_bounds_(const struct iva_pass_ *pass, uint64_t start, uint6
     }
 }
 
-/* After the commit: the gaps that there are now may contradict what was known [A5]. */
-static void iva_pass_forget_(const struct iva_pass_ *pass) {
+/* The gaps that there are after the commit may contradict what was known. */
+static void iva_pass_correct_(const struct iva_pass_ *pass) {
     uint64_t from = pass->lock->floor, ceiling = pass->lock->ceiling;
-    if (!pass->freed || !pass->node) return;
-    (void)ivs_add_acq_rel_64_(&pass->space->frees_, 1); /* [P5] */
     for (size_t i = 0; i < pass->count; i++) {
         iva_forget_(pass->space, from, pass->node[i]->start);
         from = pass->node[i]->last + 1;
         if (!from) return;
     }
     iva_forget_(pass->space, from, ceiling);
+}
+
+/* After the commit [A5]. */
+static void iva_pass_forget_(const struct iva_pass_ *pass) {
+    if (!pass->freed || !pass->node) return;
+    (void)ivs_add_acq_rel_64_(&pass->space->frees_, IVA_FREES_BEGUN_ + 1); /* [P5] */
+    iva_pass_correct_(pass);
+    (void)ivs_add_acq_rel_64_(&pass->space->frees_, ~UINT64_C(0)); /* [P5] done with */
 }
 
 /* -------------------------------------------------------------------------------- work: charges */
@@ -3342,7 +3352,7 @@ int iva_space_validate(struct iva_space *space, struct iva_report *report) {
         if (view.flags & IVA_LOCKED) locked += iva_pages_(space, view.start, view.end - 1);
         from = view.end;
     }
-    if (r == 0 && (from || !areas)) /* nothing goes into the last page of 2^64 */
+    if (r == 0 && (from || !areas)) /* of 2^64 all but the last byte */
         r = iva_validate_gap_(space, from, space->last_ == UINT64_MAX ? UINT64_MAX : space->last_ + 1, report);
     if (r) return r;
     if (space->total_.used_ != pages)
@@ -3361,6 +3371,8 @@ int iva_space_validate(struct iva_space *space, struct iva_report *report) {
 #undef IVA_UNIT_GR_
 #undef IVA_UNIT_GW_
 #undef IVA_MASK_
+#undef IVA_FREES_BEGUN_
+#undef IVA_FREES_OPEN_
 #undef IVA_STEPS_
 #undef IVA_FEW_
 
