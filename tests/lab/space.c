@@ -166,7 +166,7 @@ static const struct script scripts[] = {
      {Map(14, 16, R), Map(11, 12, R), Map(5, 8, R), Limit(LOCKED, 1), Any(3, LOCKED)},
      {{Any(4, LOCKED)}, {Unmap(14, 16)}},
      DEEP},
-    {"space: anywhere, the last room comes and goes", /* never where a search is */
+    {"space: anywhere, room that flees", /* never where a search is */
      {Map(1, 2, R), Map(4, 16, R)},
      {{Any(2, RW)}, {Unmap(14, 16), Map(2, 4, RX), Unmap(2, 4), Map(14, 16, R)}},
      ORDINARY},
