@@ -3,7 +3,7 @@
  * Programs on an address space, on its gate and on its counters: up to three threads with a few calls each. Each
  * execution ends with a valid space whose accounts are the sums over its areas, all memory back, and a history that the
  * model of space_model.c explains. Every call comes at one instant, but a move with two commits and a touch that makes
- * a stack grow (two), the choice of a place (G8 of ivaddr.h) and a refusal, to which the charges of others may count (G3).
+ * a stack grow (two), the choice of a place (G8 of ivaddr.h) and a refusal, to which charges of others may count (G3).
  *
  * Each area owns a block of memory, which its host's bytes lead to: an area that is released twice, never, or before
  * its readers are gone is a wrong free, a leak or a race. Callbacks write plainly to the pages that they are told of:
@@ -70,7 +70,7 @@ extern struct iva_space *subject_space;
 #define Whole                {S_WHOLE, 0, 0, 0, 0, 0}       /* the same in GW */
 #define Tell(lo, hi, p)      {S_TELL, lo, hi, 0, 0, p}      /* writes a word, then protects; */
 #define Hear(page, p)        {S_HEAR, page, 0, 0, 0, p}     /* whoever sees the rights may read the word, */
-#define HearStats(brk)       {S_STATS, brk, 0, 0, 0, 0}     /* or the new end of the heap (1), flags of areas to come (0) */
+#define HearStats(brk)       {S_STATS, brk, 0, 0, 0, 0}     /* or the new end of the heap (1), flags to come (0) */
 #define Reclaim              {S_RECLAIM, 0, 0, 0, 0, 0}
 /* The gate and a counter alone. */
 #define Gate(mode)           {S_GATE, IVA_##mode, 0, 0, 0, 0}
