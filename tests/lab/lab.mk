@@ -3,7 +3,7 @@
 LAB_CC := $(CLANG) -std=gnu11 -g -Wall -Wextra -Werror -I. -Itests/lab
 LAB_TRACED := -O1 -fsanitize-coverage=edge,trace-loads,trace-stores
 LAB_DEPENDS := $(HEADERS) $(wildcard tests/lab/*.[ch]) Makefile tests/lab/lab.mk
-LAB_OBJECTS := $(addprefix build/lab/,lab.o hooks.o litmus.o programs.o main.o)
+LAB_OBJECTS := $(addprefix build/lab/,lab.o hooks.o litmus.o programs.o space.o space_model.o run.o main.o)
 
 .PHONY: check-lab check-lab-long check-mutants lab-port fuzz-lab coherence
 
@@ -33,9 +33,10 @@ lab-port: build/lab/lab ## the lab's programs on your port's hooks: LAB_PORT=pat
 	@set -e; for source in tests/lab/subject.c $(LAB_PORT_SOURCES); do \
 	    $(LAB_CC) $(LAB_TRACED) -DLAB_HOST -DLAB_PORT='"$(abspath $(LAB_PORT))"' -c $$source \
 	        -o build/lab/port/$$(basename $$source .c).o; done
-	@$(LAB_CC) -O2 -DLAB_HOST -DLAB_PORT='"$(abspath $(LAB_PORT))"' -c tests/lab/programs.c -o build/lab/port/programs.o
-	@$(CLANG) -pthread build/lab/port/programs.o $(patsubst %,build/lab/port/%.o,subject $(basename $(notdir $(LAB_PORT_SOURCES)))) \
-	    $(addprefix build/lab/,lab.o hooks.o litmus.o main.o) -o build/lab/port/lab
+	@set -e; for room in programs space; do \
+	    $(LAB_CC) -O2 -DLAB_HOST -DLAB_PORT='"$(abspath $(LAB_PORT))"' -c tests/lab/$$room.c -o build/lab/port/$$room.o; done
+	@$(CLANG) -pthread build/lab/port/{programs,space}.o $(patsubst %,build/lab/port/%.o,subject $(basename $(notdir $(LAB_PORT_SOURCES)))) \
+	    $(addprefix build/lab/,lab.o hooks.o litmus.o space_model.o run.o main.o) -o build/lab/port/lab
 	@build/lab/port/lab --quiet --no-litmus $(LAB_FLAGS)
 
 LAB_RUNS := "build/lab/lab --short --quiet" "build/lab/host/lab --short --quiet --no-litmus"
@@ -53,7 +54,7 @@ check-mutants: build/lab/lab build/lab/host/lab ## every planted fault of tests/
 
 # The machine with coverage, so that the fuzzer sees which programs and steps it reached.
 build/lab/fuzz: $(LAB_DEPENDS) build/lab/subject.o | need-clang
-	$(LAB_CC) -O2 -fsanitize=fuzzer -pthread tests/lab/{fuzz,lab,hooks,programs}.c build/lab/subject.o -o $@
+	$(LAB_CC) -O2 -fsanitize=fuzzer -pthread tests/lab/{fuzz,lab,hooks,programs,space,space_model,run}.c build/lab/subject.o -o $@
 
 fuzz-lab: build/lab/fuzz ## schedules of the lab's programs from fuzz bytes, SECONDS=60
 	@mkdir -p build/lab/corpus

@@ -14,23 +14,6 @@ static double now_s(void) {
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-void tally_add(struct tally *tally, const struct lab_result *result, bool good, const char *kind, const char *name,
-               const char *remark) {
-    tally->schedules += result->schedules;
-    tally->steps += result->steps;
-    if (good) tally->passed++;
-    else tally->failed++;
-    if (result->complete && strcmp(kind, "litmus") != 0 && strcmp(kind, "fault") != 0) tally->explored++;
-    tally->states += result->points;
-    if (good && tally->quiet) return;
-    char bound[40] = "";
-    if (result->complete) (void)snprintf(bound, sizeof bound, ", all within %u deviations", result->deviations);
-    printf("%s %-7s %-52s %8lu schedules%s  %s\n", good ? "ok  " : "FAIL", kind, name, result->schedules, bound,
-           remark);
-    if (result->failed) printf("     %s\n", result->reason);
-    fflush(stdout);
-}
-
 static void usage(FILE *to) {
     fprintf(
         to,

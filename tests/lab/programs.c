@@ -36,7 +36,8 @@ extern bool subject_no_nodes[]; /* and this one none for nodes */
     K(UNMAP)                                                                                                           \
     K(INSERT)                                                                                                          \
     K(ALLOC)                                                                                                           \
-    K(QUERY) K(NEXT) K(FOLLOW) K(ENTER) K(LEAVE) K(SWAP) K(PAIR) K(VALUE) K(TRYLOCK) K(TIMED) K(HOLD) K(GONE) K(DEFER) \
+    K(QUERY)                                                                                                           \
+    K(NEXT) K(FOLLOW) K(ENTER) K(LEAVE) K(SWAP) K(PAIR) K(VALUE) K(TRYLOCK) K(TIMED) K(HOLD) K(GONE) K(DEFER)          \
         K(RECLAIM) K(BARRIER) K(LOOK) K(LINGER) K(DROP) K(TAKE) K(TUNE) K(SYNCHRONIZE) K(GIVE) K(ALONE) K(SHARE)       \
             K(TRY) K(SOON) K(DOWN) K(UP) K(ASYNC) K(SET) K(HELD) K(FREE) K(END) K(TURN) K(OWN)
 #define KIND_(k) k,
@@ -1152,54 +1153,6 @@ static struct lab_program program_of(const struct script *script) {
 
 /* ---------------------------------------------------------------- what is run */
 
-static const char *const mode_names[] = {"sc", "pctweak", "weak", "pct", "memory", "stop0", "stop1", "stop2"};
-enum { MODES = sizeof mode_names / sizeof mode_names[0] };
-
-/* `schedules`: what it may cost, about. */
-static struct lab_options mode_options(const char *mode, const struct script *script, enum effort effort) {
-    struct lab_options o = {.stop_thread = -1, .seed = 1, .deviations = 0};
-    o.schedules = effort == SHORT ? 9000 : 25000;
-    if (script->nature & DEEP) o.schedules *= effort == SHORT ? 1 : 4;
-    if (effort == SHORT && strncmp(script->name, "ranges", 6) == 0) o.schedules /= 4; /* they are long */
-    o.weak = strstr(mode, "weak") != NULL;
-    if (strcmp(mode, "memory") == 0) {
-        o.fail_memory = true;
-        o.schedules /= 6;
-    } else if (strncmp(mode, "stop", 4) == 0) {
-        o.stop_thread = mode[4] - '0';
-        o.schedules /= 6;
-    } else if (strncmp(mode, "pct", 3) == 0) {
-        o.pct_depth = 3;
-        o.schedules = effort == SHORT ? 300 : 4000;
-    }
-    return o;
-}
-
-/* Explores with one deviation more each time, as long as the cost allows. */
-static struct lab_result deepen(const struct lab_program *program, struct lab_options o) {
-    unsigned long cost = o.schedules, before = 0;
-    struct lab_result all = {0};
-    if (!o.pct_depth) o.schedules *= 4;
-    for (;; o.deviations++) {
-        struct lab_result r = lab_explore(program, &o);
-        r.schedules += all.schedules;
-        r.steps += all.steps;
-        r.points += all.points;
-        if (!r.complete && !r.failed && all.complete) { /* that was too much */
-            r.complete = true;
-            r.deviations = all.deviations;
-            return r;
-        }
-        unsigned long now = r.schedules - all.schedules;
-        if (!r.complete || r.failed || now == before) return r;
-        if (!before && now * (r.points / r.schedules) > 2 * cost) return r; /* each point of choice, once */
-        if (before && (double)now * (double)now / (double)before * o.deviations / (o.deviations + 1) > (double)cost)
-            return r;
-        before = now;
-        all = r;
-    }
-}
-
 static bool reads(const struct op *op) {
     return (op->kind >= QUERY && op->kind <= LEAVE) || op->kind == LOOK || op->kind == LINGER || op->kind == GIVE;
 }
@@ -1223,90 +1176,13 @@ static bool may_stop(const struct script *script, unsigned thread, unsigned thre
     return others_read || (it_reads && !others_wait);
 }
 
-static void run_mode(struct tally *tally, const struct script *script, const char *mode, enum effort effort,
-                     uint64_t seed) {
-    struct lab_program program = program_of(script);
-    struct lab_options o = mode_options(mode, script, effort);
-    o.seed = seed;
-    if (tally->cost) o.schedules = tally->cost;
-    struct lab_result result = deepen(&program, o);
-    tally_add(tally, &result, !result.failed, mode, script->name, "");
-    if (result.failed)
-        printf("     lab --replay \"%s\" --mode %s --schedule %s\n", script->name, mode,
-               result.schedule[0] ? result.schedule : "''");
-}
+size_t map_programs(void) { return SCRIPTS; }
 
-/* Is the word in the list, "sc,weak"? */
-static bool mode_in(const char *list, const char *mode) {
-    size_t n = strlen(mode);
-    for (const char *at = list; (at = strstr(at, mode)) != NULL; at += n)
-        if ((at == list || at[-1] == ',') && (at[n] == 0 || at[n] == ',')) return true;
-    return false;
-}
-
-bool programs_modes(const char *list) {
-    size_t known = 0;
-    for (size_t m = 0; m < MODES; m++)
-        if (mode_in(list, mode_names[m])) known += strlen(mode_names[m]) + 1;
-    return known == strlen(list) + 1;
-}
-
-void programs_run(struct tally *tally, enum effort effort, const char *only) {
-    uint64_t seed = 1;
-    do {
-        for (size_t m = 0; m < MODES; m++)
-            for (size_t i = 0; i < SCRIPTS; i++) {
-                const char *mode = mode_names[m];
-                if (tally->stop && tally->failed) return;
-                if (tally->modes && !mode_in(tally->modes, mode)) continue;
-                if (only && !strstr(scripts[i].name, only)) continue;
-                if (scripts[i].nature & SC_ONLY && strstr(mode, "weak")) continue;
-                if (strncmp(mode, "stop", 4) == 0 &&
-                    !may_stop(&scripts[i], (unsigned)(mode[4] - '0'), program_of(&scripts[i]).threads))
-                    continue;
-                if (effort == ENDLESS && strncmp(mode, "pct", 3) != 0 && seed > 1) continue;
-                run_mode(tally, &scripts[i], mode, effort, seed);
-            }
-        seed++;
-        if (effort == ENDLESS) printf("lab: seed %llu, %lu schedules\n", (unsigned long long)seed, tally->schedules);
-    } while (effort == ENDLESS && !tally->failed);
-}
-
-int programs_replay(const char *name, const char *mode, const char *schedule) {
-    for (size_t i = 0; i < SCRIPTS; i++) {
-        struct lab_program program = program_of(&scripts[i]);
-        if (strcmp(scripts[i].name, name) != 0) continue;
-        struct lab_options o = mode_options(mode, &scripts[i], SHORT);
-        struct lab_result result = lab_replay(&program, &o, schedule, true);
-        if (result.failed) printf("%s\n", result.reason);
-        else if (!result.misfit) printf("no failure\n");
-        if (result.misfit)
-            fprintf(stderr, "lab: %s\n",
-                    result.reason[0] && !result.failed
-                        ? result.reason
-                        : "the schedule has deviations that did not come: of another program?");
-        return result.misfit ? 2 : result.failed;
-    }
-    fprintf(stderr, "lab: no program \"%s\"; see --list\n", name);
-    return 2;
-}
-
-int programs_bytes(const uint8_t *bytes, size_t count) {
-    if (count < 2) return 0;
-    struct lab_program program = program_of(&scripts[bytes[0] % SCRIPTS]);
-    struct lab_options o = {.stop_thread = -1, .bytes = bytes + 2, .byte_count = count - 2};
-    o.fail_memory = bytes[1] % 3 == 2;
-    o.weak = bytes[1] % 3 == 1 && !(scripts[bytes[0] % SCRIPTS].nature & SC_ONLY);
-    struct lab_result result = lab_explore(&program, &o);
-    if (result.failed)
-        fprintf(stderr, "%s\nlab --replay \"%s\" --mode %s --schedule '%s'\n", result.reason, program.name,
-                o.fail_memory ? "memory"
-                : o.weak      ? "weak"
-                              : "sc",
-                result.schedule);
-    return result.failed;
-}
-
-void programs_list(void) {
-    for (size_t i = 0; i < SCRIPTS; i++) printf("%s\n", scripts[i].name);
+struct entry map_program(size_t i) {
+    const struct script *script = &scripts[i];
+    struct entry entry = {
+        .program = program_of(script), .sc_only = script->nature & SC_ONLY, .deep = script->nature & DEEP};
+    entry.costly = strncmp(script->name, "ranges", 6) == 0;
+    for (unsigned t = 0; t < 3; t++) entry.may_stop[t] = may_stop(script, t, entry.program.threads);
+    return entry;
 }

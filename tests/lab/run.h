@@ -19,7 +19,22 @@ void tally_add(struct tally *tally, const struct lab_result *result, bool good, 
 
 void litmus_run(struct tally *tally);
 
-/* The programs on the map (programs.c). */
+/* A program of a room. */
+struct entry {
+    struct lab_program program;
+    bool sc_only;  /* a shape that C11 release and acquire alone does not order */
+    bool deep;     /* worth more time */
+    bool costly;   /* its executions are long: fewer in the short run */
+    unsigned part; /* gets so small a part of the usual schedules, and of the random ones; 0: all */
+    unsigned pct_part;
+    bool may_stop[3]; /* the others must finish when this thread stops for ever */
+};
+size_t map_programs(void); /* programs.c: on the map, and range locks */
+struct entry map_program(size_t i);
+size_t space_programs(void); /* space.c: on an address space, its gate and its counters */
+struct entry space_program(size_t i);
+
+/* All of them (run.c). */
 enum effort { SHORT, LONG, ENDLESS };
 void programs_run(struct tally *tally, enum effort effort, const char *only);
 int programs_replay(const char *name, const char *mode, const char *schedule);

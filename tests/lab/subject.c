@@ -18,7 +18,7 @@
 #include <string.h>
 #include <time.h>
 
-#define IVSKIP_IMPLEMENTATION
+#define IVADDR_IMPLEMENTATION
 #if defined(LAB_HOST) /* the room for liburcu and hosts, on the lab's own port */
 #define IVSKIP_RCU    HOST
 #define IVSKIP_CONFIG LAB_PORT
@@ -29,6 +29,7 @@
 #define IVSKIP_LINK_TRIES 1 /* so that towers are given up */
 #define IVS_ENTRIES_MIN_  1
 #define IVS_RANGE_CACHE_  1
+#define IVA_STEPS_        0
 #define IVS_RANGE_TRACK_  0 /* it would order what the queue leaves unordered */
 #ifndef IVSKIP_RETIRE_BATCH
 #define IVSKIP_RETIRE_BATCH 1
@@ -44,7 +45,7 @@ static void *subject_malloc(size_t bytes);
 #define IVSKIP_HOST_MALLOC(bytes) subject_malloc(bytes)
 #define IVSKIP_HOST_FREE(memory)  lab_free(memory)
 #endif
-#include "ivskip.h"
+#include "ivaddr.h"
 #undef __builtin_memset
 #undef __builtin_memcpy
 
@@ -80,8 +81,40 @@ static const char *field_of_node(size_t offset, char *text, size_t size) {
     return text;
 }
 
-/* The map under test, for names. */
+/* The map, or the space, under test, for names. */
 struct ivs_map *subject_map;
+struct iva_space *subject_space;
+
+static bool name_in_space(const unsigned char *at, char *text, size_t size) {
+    static const struct {
+        const char *name;
+        size_t offset;
+    } fields[] = {
+        {"config", offsetof(struct iva_space, config_)},
+        {"gate.cell", offsetof(struct iva_space, gate_.cell_)},
+        {"gate.next", offsetof(struct iva_space, gate_.next_)},
+        {"gate.serving", offsetof(struct iva_space, gate_.serving_)},
+        {"gate.event", offsetof(struct iva_space, gate_.event_)},
+        {"total", offsetof(struct iva_space, total_)},
+        {"locked", offsetof(struct iva_space, locked_)},
+        {"areas", offsetof(struct iva_space, areas_)},
+        {"stack_limit", offsetof(struct iva_space, stack_limit_)},
+        {"brk", offsetof(struct iva_space, brk_)},
+        {"future", offsetof(struct iva_space, future_)},
+        {"frees", offsetof(struct iva_space, frees_)},
+        {"learning", offsetof(struct iva_space, learning_)},
+        {"facts", offsetof(struct iva_space, facts_)},
+        {"domain", offsetof(struct iva_space, own_)},
+    };
+    size_t offset, i = 0;
+    if (!subject_space || at < (unsigned char *)&subject_space->config_ || at >= (unsigned char *)(subject_space + 1))
+        return false;
+    offset = (size_t)(at - (unsigned char *)subject_space);
+    for (size_t j = 0; j < sizeof fields / sizeof fields[0]; j++)
+        if (fields[j].offset <= offset && fields[j].offset >= fields[i].offset) i = j;
+    (void)snprintf(text, size, "space.%s+%zu", fields[i].name, offset - fields[i].offset);
+    return true;
+}
 
 static bool name_in_map(const unsigned char *at, char *text, size_t size) {
     static const struct {
@@ -141,7 +174,7 @@ static const char *field_of_record(size_t offset) {
 void subject_name(const void *address, char *text, size_t size) {
     const unsigned char *at = address;
     char field[32];
-    if (name_in_map(at, text, size)) return;
+    if (name_in_map(at, text, size) || name_in_space(at, text, size)) return;
     (void)snprintf(text, size, "...%05zx", (size_t)(uintptr_t)at & 0xfffff);
     if (!subject_map) return;
 #if !defined(LAB_HOST)
