@@ -36,6 +36,7 @@ COMMON := check support model implementation rcu_threads
 SUITE := $(filter-out $(STEP_ONLY) $(COMMON) run conform,$(basename $(notdir $(wildcard tests/*.c))))
 STEPS := $(filter $(STEP_ONLY),$(basename $(notdir $(wildcard tests/*.c))))
 DEPENDS := $(HEADERS) $(wildcard tests/*.h) Makefile
+VMREPLAY := $(wildcard examples/vmreplay*.[ch] examples/vmtrace.h)
 
 # RCU=... picks the flavour for vmreplay, check-plain, check-traces and the sanitizers; what is built goes to DIR.
 URCUS := URCU_MEMB URCU_QSBR URCU_BP
@@ -118,7 +119,7 @@ $(1)/test-plain: $$(patsubst %,$(1)/suite/%.o,run $$(COMMON) $$(SUITE))
 	$$($(2)) -pthread $(3) $$^ -o $$@ $(4)
 $(1)/test-steps: $$(patsubst %,$(1)/steps/%.o,run $$(COMMON) $$(STEPS))
 	$$($(2)) -pthread $(3) $$^ -o $$@ $(4)
-$(1)/vmreplay: examples/vmreplay.c $$(DEPENDS)
+$(1)/vmreplay: $$(VMREPLAY) $$(DEPENDS)
 	$$(call build_vmreplay,$$($(2)),$(3),$$@,$(4))
 endef
 
@@ -266,7 +267,7 @@ FUZZ_FLAGS = $(if $(FUZZ_SOURCES_$(1)),$(TEST_FLAGS),$(BASE_FLAGS) $(TEST_WARN) 
 FUZZ_SOURCES_map := $(patsubst %,tests/%.c,$(COMMON))
 FUZZ_ENV = SECONDS_EACH=$(SECONDS) CLANG=$(CLANG) SOURCES='$(FUZZ_SOURCES_$(1))' SEEDS='$(SEEDS_$(1))' FAULT_SEEDS='$(FAULT_SEEDS_$(1))'
 
-build/fuzz/replay-%: fuzz/%.c fuzz/replay.c examples/vmreplay.c tests/*.c $(DEPENDS)
+build/fuzz/replay-%: fuzz/%.c fuzz/replay.c $(VMREPLAY) tests/*.c $(DEPENDS)
 	@mkdir -p $(@D)
 	$(CC) $(call FUZZ_FLAGS,$*) $(CFLAGS) $< fuzz/replay.c $(FUZZ_SOURCES_$*) -o $@
 
