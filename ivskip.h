@@ -329,6 +329,7 @@
 #define ivs_map_destroy                 IVS_SYM_(ivs_map_destroy)
 #define ivs_map_query_rcu               IVS_SYM_(ivs_map_query_rcu)
 #define ivs_map_query_next_rcu          IVS_SYM_(ivs_map_query_next_rcu)
+#define ivs_map_query_before_rcu        IVS_SYM_(ivs_map_query_before_rcu)
 #define ivs_map_next_rcu                IVS_SYM_(ivs_map_next_rcu)
 #define ivs_map_lookup                  IVS_SYM_(ivs_map_lookup)
 #define ivs_map_lookup_next             IVS_SYM_(ivs_map_lookup_next)
@@ -730,6 +731,15 @@ IVS_API struct ivs_node *ivs_map_query_rcu(struct ivs_map *map, uint64_t key);
  *  Lifetime: until the read section ends. */
 IVS_API struct ivs_node *ivs_map_query_next_rcu(struct ivs_map *map, uint64_t key);
 
+/** Query-before: the last node that starts at or before `key` (it covers the key, or is the next one below it). Going
+ *  down from node to node is a search for each: the level-0 list leads up only.
+ *  Context: inside a read section; does not sleep; takes no lock.
+ *  Progress: as ivs_map_query_rcu.
+ *  Ordering: as ivs_map_query_rcu. Linearizable.
+ *  Returns: the node, or NULL: none starts at or before the key (or map is NULL).
+ *  Lifetime: until the read section ends. */
+IVS_API struct ivs_node *ivs_map_query_before_rcu(struct ivs_map *map, uint64_t key);
+
 /** The next node after `node`, for iteration (see ivs_map_for_each_rcu).
  *  Context: the read section in which `node` was found.
  *  Progress: never waits; searches anew if `node` has left the map or is locked.
@@ -899,6 +909,26 @@ static inline struct ivs_node *ivs_lock_first(const struct ivs_lock *lock) { ret
  *  Returns: the node, or NULL after the last.
  *  Lifetime: until swapped or unlocked. */
 static inline struct ivs_node *ivs_lock_next(const struct ivs_lock *lock, const struct ivs_node *node);
+
+/** The node before the floor. It is held too (the gap behind it is ours), so it stays, and so does whatever its holders
+ *  alone may change.
+ *  Context: the lock is held by the caller.
+ *  Progress: wait-free.
+ *  Ordering: none needed under the lock.
+ *  Returns: the node, or NULL: the floor is 0.
+ *  Lifetime: until unlocked. */
+static inline struct ivs_node *ivs_lock_before(const struct ivs_lock *lock) {
+    return lock->pred_ == &lock->map->head_ ? NULL : lock->pred_;
+}
+
+/** The node that starts at the ceiling. Nobody can replace it while the lock is held, nor take a lock that has it among
+ *  its nodes, since that needs the node before it, which is ours; another may hold it as the one before its range.
+ *  Context: the lock is held by the caller.
+ *  Progress: wait-free.
+ *  Ordering: acquire, of the node.
+ *  Returns: the node, or NULL: nothing follows.
+ *  Lifetime: until unlocked. */
+static inline struct ivs_node *ivs_lock_after(const struct ivs_lock *lock);
 
 /** Swap: replaces all locked nodes by the prepared nodes run[0..n) in one step, and keeps the range locked (the new
  *  nodes are what is locked now; floor and ceiling stay). n == 0 empties it.
@@ -1321,6 +1351,10 @@ IVS_ATOMICS_(uint32_t, 32)
 
 static inline void *ivs_node_value(const struct ivs_node *node) {
     return (void *)ivs_load_acquire_word_(&node->value_); /* [P6] */
+}
+
+static inline struct ivs_node *ivs_lock_after(const struct ivs_lock *lock) {
+    return (struct ivs_node *)(ivs_load_acquire_word_(&lock->tail_->next_) & ~(uintptr_t)7); /* [P1] */
 }
 
 static inline struct ivs_node *ivs_lock_next(const struct ivs_lock *lock, const struct ivs_node *node) {
@@ -2740,6 +2774,14 @@ struct ivs_node *ivs_map_query_next_rcu(struct ivs_map *map, uint64_t key) {
     if (!map) return NULL;
     node = ivs_search_(map, key, &word);
     return node != &map->head_ && key <= node->last ? node : ivs_ptr_(word);
+}
+
+struct ivs_node *ivs_map_query_before_rcu(struct ivs_map *map, uint64_t key) {
+    struct ivs_node *node;
+    uintptr_t word;
+    if (!map) return NULL;
+    node = ivs_search_(map, key, &word);
+    return node != &map->head_ ? node : NULL;
 }
 
 struct ivs_node *ivs_map_next_rcu(struct ivs_map *map, const struct ivs_node *node) {
