@@ -1288,48 +1288,63 @@ static void iva_forget_(struct iva_space *space, uint64_t start, uint64_t end) {
 
 #define IVA_STEPS_ 3 /* areas that a search may pass before it notes what it learnt */
 
-/* The highest gap of `bytes` below the base that begins at `lo` or above. In a read section. */
+/*
+ * The highest gap of `bytes` below the base that begins at `lo` or above. In a read section. As in Linux, the guard gap of
+ * what grows down counts only if the gap right below would do without it; then it bounds all that comes after. Facts are
+ * about gaps as such: what is learnt ends where a guard gap first came in.
+ */
 static bool iva_gap_below_(struct iva_space *space, uint64_t bytes, uint64_t *start) {
     uint64_t frees = ivs_load_acquire_64_(&space->frees_); /* [P5] before the search */
     uint64_t base = space->config_.base, lo = space->config_.lo, top = base - iva_known_(space, bytes);
+    uint64_t guard = UINT64_MAX, learnt = 0;
     struct ivs_node *node, *above;
+    bool found = false;
     unsigned steps = 0;
     if (top <= lo) return false;
     node = ivs_map_query_before_rcu(&space->map_, top - 1);
     above = node ? ivs_map_next_rcu(&space->map_, node) : ivs_map_query_next_rcu(&space->map_, top);
-    if (above && iva_guard_start_(space, above) < top) top = iva_guard_start_(space, above);
-    for (;;) {
-        uint64_t from = node && node->last >= lo ? node->last + 1 : lo;
-        if ((!node || node->last < top) && top > from && top - from >= bytes) {
-            *start = top - bytes;
-            if (steps > IVA_STEPS_) iva_learn_(space, bytes, base - top, frees);
-            return true;
+    for (;; steps++) {
+        uint64_t from = node && node->last >= lo ? node->last + 1 : lo, end = top < guard ? top : guard;
+        if ((!node || node->last < end) && end > from && end - from >= bytes) {
+            uint64_t limit = above ? iva_guard_start_(space, above) : end;
+            if (limit < end) {
+                if (!learnt) learnt = top;
+                guard = end = limit;
+            }
+            found = end > from && end - from >= bytes;
+            *start = found ? end - bytes : *start;
         }
-        if (!node || node->start <= lo) return false;
-        if (iva_guard_start_(space, node) < top) top = iva_guard_start_(space, node);
-        if (top <= lo) return false;
-        node = ivs_map_query_before_rcu(&space->map_, node->start - 1);
-        steps++;
+        if (found || !node || node->start <= lo) break;
+        above = node;
+        top = node->start;
+        node = ivs_map_query_before_rcu(&space->map_, top - 1);
     }
+    if (!learnt) learnt = found ? top : lo;
+    if (steps > IVA_STEPS_) iva_learn_(space, bytes, base - learnt, frees);
+    return found;
 }
 
 /* The lowest gap of `bytes` at `from` or above. In a read section. */
 static bool iva_gap_above_(struct iva_space *space, uint64_t bytes, uint64_t from, uint64_t *start, bool learn) {
     uint64_t frees = ivs_load_acquire_64_(&space->frees_); /* [P5] before the search */
-    uint64_t base = from, at = learn ? base + iva_known_(space, bytes) : base;
+    uint64_t at = learn ? from + iva_known_(space, bytes) : from, learnt = 0;
     struct ivs_node *node = ivs_map_query_next_rcu(&space->map_, at);
-    for (unsigned steps = 0;; steps++) {
-        if (at < base || !iva_fits_(space, at, bytes)) return false;
-        if (!node ||
-            (node->start > at && iva_guard_start_(space, node) > at && iva_guard_start_(space, node) - at >= bytes)) {
-            *start = at;
-            if (learn && steps > IVA_STEPS_) iva_learn_(space, bytes, at - base, frees);
-            return true;
+    bool found = false;
+    unsigned steps = 0;
+    for (;; steps++) {
+        if (at < from || !iva_fits_(space, at, bytes)) break;
+        if (!node || (node->start > at && node->start - at >= bytes)) {
+            found = !node || (iva_guard_start_(space, node) > at && iva_guard_start_(space, node) - at >= bytes);
+            if (!learnt) learnt = at;
+            if (found) break;
         }
-        if (node->last == UINT64_MAX) return false;
+        if (node->last == UINT64_MAX) break;
         if (node->last + 1 > at) at = node->last + 1;
         node = ivs_map_next_rcu(&space->map_, node);
     }
+    if (found) *start = at;
+    if (found && learn && steps > IVA_STEPS_) iva_learn_(space, bytes, learnt - from, frees);
+    return found;
 }
 
 /* The gap that the policy takes; Linux looks in the upper two thirds when there is none below the base. */
@@ -1680,7 +1695,7 @@ static int iva_pass_node_(struct iva_pass_ *pass, struct ivs_node *node, struct 
         }
         if (r == 0) r = iva_pass_put_(pass, edit);
         if (r == 0 && edit->action == IVA_FLAGS_) r = iva_pass_rest_(pass, node, at, last, edit);
-        if (edit->action == IVA_CUT_ || (edit->action == IVA_UNDER_ && (flags & IVA_GROWSDOWN))) pass->freed = true;
+        if (edit->action == IVA_CUT_) pass->freed = true;
         if (edit->action == IVA_UNDER_) pass->under = true;
         if (r || edit->last > node->last) return r; /* it goes on behind the area */
         (void)iva_pass_edit_(pass, edit);
@@ -1773,7 +1788,7 @@ static void iva_pass_bounds_(const struct iva_pass_ *pass, uint64_t start, uint6
 /* After the commit: the gaps that there are now may contradict what was known [A5]. */
 static void iva_pass_forget_(const struct iva_pass_ *pass) {
     uint64_t from = pass->lock->floor, ceiling = pass->lock->ceiling;
-    if (!pass->freed) return;
+    if (!pass->freed || !pass->node) return;
     (void)ivs_add_acq_rel_64_(&pass->space->frees_, 1); /* [P5] */
     for (size_t i = 0; i < pass->count; i++) {
         iva_forget_(pass->space, from, pass->node[i]->start);
@@ -2813,14 +2828,27 @@ static int iva_move_placed_(struct iva_work_ *work, uint64_t hint) {
     return r;
 }
 
+/* A first look at the source: what is wrong with it comes before the want of room. */
+static int iva_see_source_(struct iva_work_ *work) {
+    struct ivs_node *node;
+    int r;
+    ivs_map_read_enter(&work->space->map_);
+    node = ivs_map_query_rcu(&work->space->map_, work->address);
+    r = iva_source_check_(work, node);
+    if (r == 0) {
+        iva_view_of_(work->space->domain_, node, &work->seen);
+        iva_view_cut_(&work->seen, work->address, node->last);
+    }
+    ivs_map_read_exit(&work->space->map_);
+    return r;
+}
+
 /* Gate held: at a given place, or DONTUNMAP at a hint. */
 static int iva_remap_to_(struct iva_work_ *work, uint64_t target) {
     work->to = target;
     if (!(work->flags & IVA_REMAP_FIXED)) {
-        struct iva_view *seen = &work->seen;
-        if (iva_space_query(work->space, work->address, seen)) return IVA_EFAULT;
-        iva_view_cut_(seen, work->address, seen->end - 1);
-        return iva_move_placed_(work, target);
+        int r = iva_see_source_(work);
+        return r ? r : iva_move_placed_(work, target);
     }
     if (work->length == 0 && target == work->address) {
         work->plan = iva_onto_itself_plan_;
@@ -3214,7 +3242,7 @@ int iva_space_validate(struct iva_space *space, struct iva_report *report) {
     for (node = ivs_map_query_next_rcu(&space->map_, 0); node && r == 0; node = ivs_map_next_rcu(&space->map_, node)) {
         iva_view_of_(space->domain_, node, &view);
         r = iva_validate_area_(space, &view, report);
-        if (r == 0) r = iva_validate_gap_(space, from, iva_guard_start_(space, node), report);
+        if (r == 0) r = iva_validate_gap_(space, from, node->start, report);
         areas++;
         pages += iva_pages_(space, view.start, view.end - 1);
         if (view.flags & IVA_LOCKED) locked += iva_pages_(space, view.start, view.end - 1);

@@ -1,4 +1,4 @@
 /* SPDX-License-Identifier: MIT */
-/* The bodies of the header, compiled once for the whole test binary. */
-#define IVSKIP_IMPLEMENTATION
-#include "ivskip.h"
+/* The bodies of the headers, compiled once for the whole test binary. */
+#define IVADDR_IMPLEMENTATION
+#include "ivaddr.h"
