@@ -23,6 +23,8 @@ SAN_SCALE ?= 0.5
 TSAN_SCALE ?= 0.2
 RCU_SCALE ?= 0.5
 
+SEEDS ?= 1..100
+
 VERSION := $(shell awk '/define IVSKIP_VERSION_(MAJOR|MINOR|PATCH) /{v = v s $$3; s = "."} END {print v}' ivskip.h)
 HEADERS := $(wildcard ivskip.h ivaddr.h)
 BASE_FLAGS := -std=gnu11 -I. -Itests -pthread
@@ -54,7 +56,7 @@ BINARIES = $(1)/test-plain $(if $(filter build/URCU_MEMB,$(1))$(filter BUILTIN,$
 
 TRACES_HERE = $(wildcard tests/data/*.vmtrace)
 DEMO_TRACE ?= $(firstword $(wildcard tests/data/malloc-threads.vmtrace) $(TRACES_HERE))
-MODES := "" "--threads 4" "--parallel"
+MODES := "" "--predict" "--threads 4" "--parallel"
 
 # zlib is used where a program with it compiles and links.
 ZLIB_PROBE = echo 'int main(void){return zlibVersion()[0]==0;}' | $(1) -include zlib.h -x c - -o /dev/null -lz 2>/dev/null
@@ -66,7 +68,7 @@ SOURCE_CHECKS := check-size check-readme check-examples check-warn check-include
 
 .PHONY: all help vmreplay demo test check-plain check-rcu check-asan check-ubsan check-tsan check-tsan-rcu check-source
 .PHONY: $(SOURCE_CHECKS) fuzz check-fuzz-corpus check-fuzz-faults check-traces install format clean
-.PHONY: demo-rangelock stress
+.PHONY: demo-rangelock stress check-kdiff
 .PHONY: need-criterion need-clang need-compilers need-urcu
 
 all: vmreplay ## the example program (default)
@@ -152,13 +154,21 @@ need-urcu:
 
 # ---------------------------------------------------------------- tests
 
-test: need-criterion build/vmreplay build/lab/lab build/lab/host/lab ## all tests (Criterion, the step tests, the lab, the fuzz seeds); installs what is missing
+test: need-criterion build/vmreplay build/kdiff/kdiff build/lab/lab build/lab/host/lab ## all tests (Criterion, the step tests, the lab, the fuzz seeds); installs what is missing
 	@$(MAKE) --no-print-directory build/test-criterion build/test-steps $(REPLAYS)
-	@tests/sum.sh build/test-criterion build/test-steps $(LAB_RUNS) $(foreach target,$(FUZZ_TARGETS),"$(call REPLAY,$(target))")
+	@tests/sum.sh build/test-criterion build/test-steps $(LAB_RUNS) "$(call KDIFF,1..20)" $(foreach target,$(FUZZ_TARGETS),"$(call REPLAY,$(target))")
 
 check-plain: need-urcu $(DIR)/vmreplay $(call BINARIES,$(DIR)) ## all tests in one process each; FILTER=word picks some; RCU=...
 	@export VMREPLAY=$(DIR)/vmreplay; \
 	if [ -n "$(FILTER)" ]; then $(DIR)/test-plain $(FILTER); else tests/sum.sh $(call BINARIES,$(DIR)); fi
+
+KDIFF = tests/kdiff/run.sh $(1) build/vmreplay build/kdiff/kdiff
+build/kdiff/kdiff: tests/kdiff/kdiff.c Makefile
+	@mkdir -p $(@D)
+	@if [ "$$(uname -sm)" = "Linux x86_64" ]; then $(CC) -O2 -Wall -Wextra -Werror -static $< -o $@; else touch $@; fi
+
+check-kdiff: build/vmreplay build/kdiff/kdiff ## random calls, bad ones too, answered by the running kernel and by ivaddr.h: same results, same maps; SEEDS=1..100
+	@$(call KDIFF,$(SEEDS))
 
 # $(call replay_all,vmreplay,environment): all traces of the repository in all modes
 define replay_all
@@ -233,7 +243,7 @@ check-checks: ## the checks above fail on headers that break what they check
 	@tests/checks/selftest.sh
 
 check-size: ## no function is longer than 70 lines
-	@awk -v max=70 -f tests/function_size.awk $(HEADERS) $(wildcard examples/*.[ch] tests/*.[ch] bench/*.[ch] fuzz/*.[ch] tests/lab/*.[ch])
+	@awk -v max=70 -f tests/function_size.awk $(HEADERS) $(wildcard examples/*.[ch] tests/*.[ch] bench/*.[ch] fuzz/*.[ch] tests/lab/*.[ch] tests/kdiff/*.[ch])
 
 check-readme: ## compiles and runs every C example of README.md that has a main
 	@mkdir -p build; rm -f build/readme-*.c; \
@@ -298,7 +308,7 @@ install: ## headers and ivskip.pc under PREFIX (default /usr/local), DESTDIR in 
 
 format: ## clang-format over everything but the headers' doc blocks
 	@tests/need.sh clang-format clang-format
-	clang-format -i $(wildcard tests/*.[ch] tests/lab/*.[ch] bench/*.[ch] bench/*.cc examples/*.[ch] fuzz/*.[ch])
+	clang-format -i $(wildcard tests/*.[ch] tests/lab/*.[ch] tests/kdiff/*.[ch] bench/*.[ch] bench/*.cc examples/*.[ch] fuzz/*.[ch])
 
 # The kernel example and the tests of its host, where they are.
 -include examples/kernel/kernel.mk

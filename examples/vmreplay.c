@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * vmreplay.c - replays recorded address-space calls of real programs (`vmtrace 1` files) on one ivskip map.
+ * vmreplay.c - replays recorded address-space calls of real programs (`vmtrace 1` files) on ivaddr.h.
  *
- *     vmreplay [--threads N | --parallel] [--readers N] [--show] [--dot FILE] [--quiet] FILE...
+ *     vmreplay [--predict | --threads N | --parallel] [--readers N] [--show] [--dot FILE] [--quiet] FILE...
  *
- * Every address space of a trace is a slice of 2^47 keys of the one map, and each mapping is a node whose
- * payload is a `struct area`. The recorded results are believed; after every few calls a checkpoint of the
- * trace says what the kernel's own list of mappings was (number, pages, CRC-32), and the map must agree.
+ * Every address space of a trace is an iva_space. The recorded calls are made again with the arguments that the program
+ * passed; after every few calls a checkpoint of the trace says what the kernel's own list of mappings was (number, pages,
+ * CRC-32), and the space must agree.
  *
- *   sequential   file order, one thread. Page faults are lock-free look-ups and are counted exactly.
- *   --threads N  N copies at once, each a thread, in slices that touch; page faults come from reader threads.
+ *   sequential   file order, one thread. The recorded results are believed: a call that failed and changed nothing is
+ *                not made, and what the kernel was free to choose is asked for. Page faults are look-ups, counted exactly.
+ *   --predict    file order, one thread. Nothing is believed: every call is made as it is, and its result (0, address,
+ *                errno) has to be the recorded one, the kernel's choice of addresses included.
+ *   --threads N  N copies at once, each a thread, in spaces of one domain; page faults come from reader threads.
  *   --parallel   each thread of the trace is a thread here. Events wait only for earlier ones whose ranges
  *                meet theirs, and for checkpoints, so the rest overlaps; page faults come from readers. A
  *                sequential pass before finds ranges that depend on the map (stack growth, PROT_GROWSDOWN).
@@ -20,16 +23,17 @@
  *        ... -DVMREPLAY_ZLIB -lz                                     (.gz files too)
  * With -DVMREPLAY_NO_MAIN main is called vmreplay_main: fuzzers include this file and call parse_trace().
  *
- * In files of their own: the parser (vmtrace.h), checkpoints (vmreplay_check.h), --parallel (vmreplay_parallel.h),
- * pictures and the report (vmreplay_show.h). Here: spaces on the map, replay in file order, readers, main.
+ * In files of their own: the parser (vmtrace.h), the calls (vmreplay_calls.h), checkpoints (vmreplay_check.h),
+ * --parallel (vmreplay_parallel.h), pictures and the report (vmreplay_show.h). Here: spaces, replay in file order,
+ * readers, main.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#ifndef IVSKIP_IMPLEMENTATION
-#define IVSKIP_IMPLEMENTATION
+#ifndef IVADDR_IMPLEMENTATION
+#define IVADDR_IMPLEMENTATION
 #endif
-#include "ivskip.h"
+#include "ivaddr.h"
 #include "vmtrace.h"
 
 #include <errno.h>
@@ -65,26 +69,21 @@
 #define SLEEP(call)   ((void)(call))
 #endif
 
-/* -------------------------------------------------------------------------------------- spaces on the map */
-
-/* What a node carries in front of it. */
-struct area {
-    uint64_t off;
-    int32_t obj;
-    uint8_t perm, flags;
-    struct ivs_node node; /* last: its tower follows */
-};
+/* ------------------------------------------------------------------------------------------------- spaces */
 
 struct options {
     unsigned copies, readers;
-    bool parallel, show, quiet;
+    bool parallel, predict, show, quiet;
     const char *dot;
 };
 
 struct tally {
     uint64_t count[CALLS + 1], failed[CALLS + 1], ns[CALLS + 1];
+    uint64_t errors[ERROR_NAMES + 1];
     uint64_t checks, matched, full, bad, check_ns, most;
     uint64_t hits, below, missed; /* page faults of the sequential replay */
+    /* --predict: results, of these places that the kernel chose; and what could not be compared */
+    uint64_t predicted, placed, differ, apart, believed, skipped;
 };
 
 struct fault {
@@ -92,14 +91,23 @@ struct fault {
     uint32_t space, event;
 };
 
+/* A space of a copy of the trace. */
+struct place {
+    struct iva_space space;
+    bool made;         /* readers look only then */
+    uint64_t proposal; /* --predict, where the trace does not tell the base: what the kernel chose; 0: nothing */
+};
+
 struct replay {
     struct trace *trace;
     const char *name;
     const struct options *options;
-    struct ivs_map map;
+    struct iva_domain domain;
+    struct place *places; /* by copy and space */
     unsigned copies;
     bool learning; /* this pass stores ranges that depend on the map */
-    bool stop;     /* readers go home */
+    bool predict;
+    bool stop; /* readers go home */
     uint64_t started_ns, said_ns;
     uint64_t *position; /* by copy: event reached, for readers and the progress line */
     ARRAY(struct fault) faults;
@@ -108,12 +116,17 @@ struct replay {
     uint64_t lookups, lookup_hits, lookup_wrong;
 };
 
-/* A thread that replays, with what it must not allocate while it holds a range. */
+struct views {
+    struct iva_view *at;
+    size_t n, room;
+};
+
+/* A thread that replays. */
 struct worker {
     struct replay *run;
     unsigned copy;
-    struct pieces plan, seen, want;
-    ARRAY(struct ivs_node *) spare;
+    struct views views;
+    struct pieces seen, want;
     struct tally tally;
 };
 
@@ -123,7 +136,7 @@ static void die(const char *what, int code) {
 }
 
 static void need(bool enough) {
-    if (!enough) die("allocation", IVS_ENOMEM);
+    if (!enough) die("allocation", IVA_ENOMEM);
 }
 
 static uint64_t now_ns(void) {
@@ -132,30 +145,21 @@ static uint64_t now_ns(void) {
     return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-static struct area *area_of(const struct ivs_node *node) {
-    return (struct area *)((uintptr_t)node - offsetof(struct area, node));
+static struct place *place_of(const struct replay *r, unsigned copy, uint32_t space) {
+    return &r->places[copy * r->trace->spaces.n + space];
 }
 
-/* The first key of a space: slices of all copies and spaces lie side by side. */
-static uint64_t base_of(const struct worker *w, uint32_t space) {
-    return (w->copy * (uint64_t)w->run->trace->space_names.n + space) << SLICE_BITS;
+static struct iva_space *space_of(const struct worker *w, uint32_t space) {
+    return &place_of(w->run, w->copy, space)->space;
 }
 
-static struct piece piece_of(const struct ivs_node *node, uint64_t base) {
-    const struct area *a = area_of(node);
-    return (struct piece){node->start - base, node->last - base + 1, a->off, a->obj, a->perm, a->flags};
-}
-
-/* A part of a mapping that stays when an update cuts it: only files have offsets. */
-static int keep_fragment(void *ctx, const struct ivs_node *old, struct ivs_node *fragment) {
-    const struct area *from = area_of(old);
-    struct area *to = area_of(fragment);
-    (void)ctx;
-    to->obj = from->obj;
-    to->perm = from->perm;
-    to->flags = from->flags;
-    to->off = from->obj > 0 ? from->off + (fragment->start - old->start) : 0;
-    return 0;
+/* Said for what the recorded results make impossible. */
+static void complain(struct worker *w, const struct event *ev, const char *what) {
+    w->tally.bad++;
+    if (w->tally.bad > 10) return;
+    pthread_mutex_lock(&w->run->mutex);
+    fprintf(stderr, "%s:%u: %s\n", w->run->name, ev->line, what);
+    pthread_mutex_unlock(&w->run->mutex);
 }
 
 static struct piece clipped(struct piece p, uint64_t lo, uint64_t hi) {
@@ -168,308 +172,168 @@ static struct piece clipped(struct piece p, uint64_t lo, uint64_t hi) {
 }
 
 /* May b, which follows a, be one mapping with it? Checkpoints look at rights and object only. */
-static bool continues(const struct piece *a, const struct piece *b, bool with_flags) {
-    return a->hi == b->lo && a->perm == b->perm && a->obj == b->obj && (!with_flags || a->flags == b->flags) &&
+static bool continues(const struct piece *a, const struct piece *b) {
+    return a->hi == b->lo && a->perm == b->perm && a->obj == b->obj &&
            (a->obj <= 0 || a->off + (a->hi - a->lo) == b->off);
 }
 
 /* The list must have room. */
-static void append(struct pieces *list, struct piece p, bool with_flags) {
+static void append(struct pieces *list, struct piece p) {
     if (p.lo >= p.hi) return;
     struct piece *last = list->n ? &list->at[list->n - 1] : NULL;
-    if (last && continues(last, &p, with_flags)) last->hi = p.hi;
+    if (last && continues(last, &p)) last->hi = p.hi;
     else list->at[list->n++] = p;
 }
 
-/* The mapping that covers an address: a page fault's look-up. */
-static bool area_at(struct worker *w, uint32_t space, uint64_t at, struct piece *out) {
-    const uint64_t base = base_of(w, space);
-    ivs_map_read_enter(&w->run->map);
-    const struct ivs_node *node = ivs_map_query_rcu(&w->run->map, base + at);
-    if (node) *out = piece_of(node, base);
-    ivs_map_read_exit(&w->run->map);
-    return node != NULL;
+static struct piece piece_of(const struct iva_view *v) {
+    struct piece p = {.lo = v->start, .hi = v->end, .obj = (int32_t)(intptr_t)v->object};
+    p.off = p.obj > 0 ? v->offset : 0;
+    p.perm = (uint8_t)((v->flags & IVA_RIGHTS) | (v->flags & IVA_SHARED ? SHARED : 0u));
+    p.flags = v->flags & IVA_GROWSDOWN ? GROWS_DOWN : 0;
+    return p;
 }
 
-/* The mapping that covers an address, or else the next one above it in this space. */
-static bool area_above(struct worker *w, uint32_t space, uint64_t at, struct piece *out) {
-    const uint64_t base = base_of(w, space);
-    ivs_map_read_enter(&w->run->map);
-    const struct ivs_node *node = ivs_map_query_next_rcu(&w->run->map, base + at);
-    if (node && node->start - base >= SLICE) node = NULL;
-    if (node) *out = piece_of(node, base);
-    ivs_map_read_exit(&w->run->map);
-    return node != NULL;
+/* Counts all, keeps those for which there is room: nothing is allocated in a read section. */
+static int keep_view(void *list, const struct iva_view *view) {
+    struct views *views = list;
+    if (views->n++ < views->room) views->at[views->n - 1] = *view;
+    return 0;
 }
 
-/* The mappings in [lo, hi), clipped. Room is made outside the read section, then the walk begins anew. */
-static void areas_in(struct worker *w, uint32_t space, uint64_t lo, uint64_t hi, struct pieces *out) {
-    const uint64_t base = base_of(w, space);
-    size_t n;
+static void areas_of(struct iva_space *space, struct views *views) {
     do {
-        const struct ivs_node *node;
-        n = out->n = 0;
-        ivs_map_read_enter(&w->run->map);
-        ivs_map_for_each_rcu (node, &w->run->map, base + lo, base + hi) {
-            if (n++ < out->room) out->at[out->n++] = clipped(piece_of(node, base), lo, hi);
-        }
-        ivs_map_read_exit(&w->run->map);
-        need(RESERVE(*out, n));
-    } while (n > out->n);
+        need(RESERVE(*views, views->n));
+        views->n = 0;
+        int rc = iva_space_iterate(space, 0, TASK_SIZE, keep_view, views);
+        if (rc) die("iva_space_iterate", rc);
+    } while (views->n > views->room);
 }
 
-static void prepare_nodes(struct worker *w, size_t n) {
-    need(RESERVE(w->spare, n));
-    while (w->spare.n < n) {
-        struct ivs_node *node = ivs_node_new(ivs_map_domain(&w->run->map), 0, 1, NULL, IVS_SLEEP);
-        need(node != NULL);
-        w->spare.at[w->spare.n++] = node;
+/* The areas of a space as pieces, in w->seen. */
+static void see_areas(struct worker *w, uint32_t space) {
+    areas_of(space_of(w, space), &w->views);
+    need(RESERVE(w->seen, w->views.n));
+    w->seen.n = 0;
+    for (size_t i = 0; i < w->views.n; i++) w->seen.at[w->seen.n++] = piece_of(&w->views.at[i]);
+}
+
+static int propose(void *ctx, const struct iva_place *request, uint64_t *address) {
+    const struct place *p = ctx;
+    *address = p->proposal;
+    return request->attempt || !p->proposal ? IVA_ENOENT : 0;
+}
+
+static const struct iva_ops proposals = {.place = propose};
+
+/* The kernel's choice is known where the trace has the whole map: placement begins at the end of the last mapping below
+ * [stack]. Where results are believed, no limit of ours may refuse what the kernel did. */
+static void make_space(struct worker *w, uint32_t space, const struct piece *birth, size_t n) {
+    struct place *p = place_of(w->run, w->copy, space);
+    const struct space_info *info = &w->run->trace->spaces.at[space];
+    struct iva_space_config config = iva_space_config_linux();
+    config.domain = &w->run->domain;
+    config.brk = info->brk0;
+    config.limit[IVA_LIMIT_STACK] = w->run->predict ? w->run->trace->stack_limit : 0;
+    if (!w->run->predict) config.limit[IVA_LIMIT_AREAS] = 0;
+    config.base = 0;
+    for (size_t i = 1; i < n; i++)
+        if (birth[i].flags & GROWS_DOWN) config.base = birth[i - 1].hi;
+    if (w->run->predict && !config.base) {
+        config.policy = IVA_PLACE_HOOK;
+        config.ops = &proposals;
+        config.ctx = p;
+    }
+    int rc = iva_space_init(&p->space, &config);
+    if (rc) die("iva_space_init", rc);
+    __atomic_store_n(&p->made, true, __ATOMIC_RELEASE);
+    if (info->brk != info->brk0 && iva_space_brk(&p->space, info->brk) != info->brk)
+        fprintf(stderr, "%s: a%u: the break cannot be %llx\n", w->run->name, info->name, (unsigned long long)info->brk);
+}
+
+/* -------------------------------------------------------------------------------------- one event, applied */
+
+#include "vmreplay_calls.h"
+#include "vmreplay_check.h"
+
+/* The first map of a space: taken as it is. */
+static void populate(struct worker *w, const struct event *ev) {
+    const struct trace *t = w->run->trace;
+    const struct check *c = &t->checks.at[ev->other];
+    const struct piece *p = c->count ? t->pieces.at + c->first : NULL;
+    make_space(w, ev->space, p, c->count);
+    for (const struct piece *end = p ? p + c->count : NULL; p < end; p++) {
+        struct iva_map_request q = new_mapping(t, p->obj, p->perm & PROT_BITS, IVA_MAP_FIXED, 0);
+        uint64_t address;
+        q.flags |= p->perm & SHARED ? IVA_MAP_SHARED : IVA_MAP_PRIVATE;
+        if (p->obj == ANON) q.flags |= IVA_MAP_ANONYMOUS;
+        if (p->obj == ANON && (p->flags & GROWS_DOWN)) q.flags |= IVA_MAP_GROWSDOWN;
+        q.address = p->lo;
+        q.length = p->hi - p->lo;
+        q.offset = p->off;
+        if (iva_space_map(space_of(w, ev->space), &q, &address)) complain(w, ev, "a line of the first map is refused");
+    }
+    check_space(w, ev);
+}
+
+static void fork_space(struct worker *w, const struct event *ev) {
+    struct place *child = place_of(w->run, w->copy, ev->other);
+    int rc = iva_space_fork(space_of(w, ev->space), &child->space, NULL);
+    if (rc) die("iva_space_fork", rc);
+    __atomic_store_n(&child->made, true, __ATOMIC_RELEASE);
+}
+
+/* Recorded growth: a page fault at the new start did it. */
+static void grow(struct worker *w, const struct event *ev) {
+    struct iva_space *s = space_of(w, ev->space);
+    struct iva_view view;
+    int rc = iva_space_query(s, ev->x[0], &view);
+    if (!rc) rc = iva_space_touch(s, ev->x[1], IVA_READ, NULL);
+    if (rc && rc != IVA_EACCES) complain(w, ev, "growth of what is not mapped or does not grow");
+}
+
+/* What depends on the map, for the order of the parallel replay: a touch that makes an area grow meets the guard gap
+ * below and what begins above, any other only its page; PROT_GROWSDOWN begins at the start of the area. */
+static void learn_ranges(struct worker *w, struct event *ev) {
+    struct iva_space *s = space_of(w, ev->space);
+    struct iva_view view;
+    if (ev->call == TOUCH && iva_space_query_next(s, ev->x[0], &view) == 0) {
+        if (view.start > ev->x[0]) ev->meets[0].hi = view.start + 1;
+        else ev->meets[0].lo = ev->meets[0].hi - 1;
+    } else if ((ev->call == MPROTECT || ev->call == PKEY_MPROTECT) && (ev->x[2] & IVA_PROT_GROWSDOWN) &&
+               iva_space_query_next(s, ev->x[0], &view) == 0 && view.start < ev->x[0]) {
+        ev->meets[1] = (struct span){view.start ? view.start - 1 : 0, ev->x[0]};
     }
 }
 
-static void dress(struct ivs_node *node, const struct piece *p, uint64_t base) {
-    struct area *a = area_of(node);
-    a->off = p->off;
-    a->obj = p->obj;
-    a->perm = p->perm;
-    a->flags = p->flags;
-    int rc = ivs_node_set_bounds(node, base + p->lo, base + p->hi);
-    if (rc) die("ivs_node_set_bounds", rc);
+/* The recorded result is right: what failed without a trace is not tried. */
+static void believe_call(struct worker *w, struct event *ev) {
+    char what[160];
+    if (!has_effect(ev)) return;
+    if (w->run->learning) learn_ranges(w, ev);
+    const struct answer ours = make_call(w, ev, true), kernels = recorded_answer(ev);
+    if (same_answer(ours, kernels) || beyond_the_map(ev, ours)) return;
+    (void)snprintf(what, sizeof what, "%s gives %s %llx, recorded is %s %llx", call_forms[ev->call].name,
+                   ours.error ? error_name(ours.error) : "", (unsigned long long)ours.address,
+                   kernels.error ? error_name(kernels.error) : "", (unsigned long long)kernels.address);
+    complain(w, ev, what);
 }
 
-/* Puts w->plan, whose nodes are prepared, in the place of all that is locked. */
-static void swap_plan(struct worker *w, struct ivs_lock *lock, uint64_t base) {
-    const size_t n = w->plan.n;
-    struct ivs_node **run = n ? w->spare.at + (w->spare.n - n) : NULL; /* nothing may have been prepared yet */
-    for (size_t i = 0; i < n; i++) dress(run[i], &w->plan.at[i], base);
-    int rc = ivs_map_swap(lock, run, n);
-    if (rc) die("ivs_map_swap", rc);
-    w->spare.n -= n;
-}
-
-/* A change of [lo, hi): a new mapping, or new rights or flags for what is there. */
-struct edit {
-    uint64_t lo, hi;
-    const struct piece *add;
-    const struct event *protect; /* its result says how far it got */
-    bool advise;
-    uint8_t perm, flags;
-};
-
-/* A refused mprotect has changed what lies before the first hole, or the first mapping that refuses. */
-static void narrow_protect(struct edit *e, const struct ivs_lock *lock, uint64_t base) {
-    uint64_t covered = e->lo, refused = e->lo;
-    bool found = false;
-    for (const struct ivs_node *n = ivs_lock_first(lock); n; n = ivs_lock_next(lock, n)) {
-        const struct piece p = clipped(piece_of(n, base), e->lo, e->hi);
-        if (p.lo >= p.hi) continue;
-        if (p.lo > covered) break;
-        if ((p.flags & NOWRITE) && !found) {
-            refused = p.lo;
-            found = true;
-        }
-        covered = p.hi;
-    }
-    e->hi = e->protect->result == RES_EACCES ? refused : covered;
-}
-
-/* What the locked nodes become, in w->plan; neighbours that are equal become one. False: nothing changes. */
-static bool plan_edit(struct worker *w, const struct ivs_lock *lock, uint64_t base, const struct edit *e) {
-    struct pieces *plan = &w->plan;
-    const struct piece *add = e->add;
-    bool same = !add;
-    plan->n = 0;
-    for (const struct ivs_node *n = ivs_lock_first(lock); n; n = ivs_lock_next(lock, n)) {
-        const struct piece p = piece_of(n, base);
-        struct piece in = clipped(p, e->lo, e->hi);
-        append(plan, clipped(p, 0, e->lo), true);
-        if (add && p.hi > e->lo) {
-            append(plan, *add, true);
-            add = NULL;
-        }
-        if (e->protect) in.perm = (uint8_t)((in.perm & SHARED) | e->perm);
-        if (e->advise) in.flags = (uint8_t)((in.flags & ~DONTFORK) | e->flags);
-        if (in.lo < in.hi && (in.perm != p.perm || in.flags != p.flags)) same = false;
-        if (!e->add) append(plan, in, true);
-        append(plan, clipped(p, e->hi, UINT64_MAX), true);
-    }
-    if (add) append(plan, *add, true);
-    return !same;
-}
-
-/* Locks the range and one key more on either side, so that it meets the neighbours it may join. Nothing is
- * allocated under the lock: if what was prepared is too little, it is let go, and the edit begins anew. */
-static void edit(struct worker *w, uint32_t space, const struct edit *want) {
-    const uint64_t base = base_of(w, space);
-    const uint64_t lo = want->lo ? want->lo - 1 : 0, hi = want->hi < SLICE ? want->hi + 1 : SLICE;
-    for (size_t nodes = 4, room = 16;;) {
-        struct edit e = *want;
-        struct ivs_lock lock;
-        prepare_nodes(w, nodes);
-        need(RESERVE(w->plan, room));
-        int rc = ivs_map_lock(&w->run->map, base + lo, base + hi, &lock);
-        if (rc) die("ivs_map_lock", rc);
-        room = 3 * lock.count + 1;
-        bool done = room <= w->plan.room;
-        if (done) {
-            if (e.protect && e.protect->result != RES_OK) narrow_protect(&e, &lock, base);
-            const bool changes = e.lo < e.hi && plan_edit(w, &lock, base, &e);
-            nodes = changes ? w->plan.n : 0;
-            done = nodes <= w->spare.n;
-            if (done && changes) swap_plan(w, &lock, base);
-        }
-        rc = ivs_map_unlock(&lock);
-        if (rc) die("ivs_map_unlock", rc);
-        if (done) return;
-    }
-}
-
-static void cut(struct worker *w, uint32_t space, uint64_t lo, uint64_t hi) {
-    const uint64_t base = base_of(w, space);
-    int rc = lo < hi ? ivs_map_unmap(&w->run->map, base + lo, base + hi) : 0;
-    if (rc) die("ivs_map_unmap", rc);
-}
-
-/* Would the new mapping join a neighbour? A guess of two look-ups: if wrong, the list is longer, no more. */
-static bool would_join(struct worker *w, uint32_t space, const struct piece *p) {
-    struct piece q;
-    if (p->lo && area_at(w, space, p->lo - 1, &q)) {
-        q.hi = p->lo;
-        if (continues(&q, p, true)) return true;
-    }
-    if (p->hi == SLICE || !area_at(w, space, p->hi, &q)) return false;
-    q = clipped(q, p->hi, UINT64_MAX);
-    return continues(p, &q, true);
-}
-
-/* Maps, over what may be there. Where an area that grows down begins matters: it is joined for certain. */
-static void put(struct worker *w, uint32_t space, const struct piece *p) {
-    if ((p->flags & GROWS_DOWN) || would_join(w, space, p)) {
-        edit(w, space, &(struct edit){.lo = p->lo, .hi = p->hi, .add = p});
-        return;
-    }
-    prepare_nodes(w, 1);
-    struct ivs_node *node = w->spare.at[w->spare.n - 1];
-    dress(node, p, base_of(w, space));
-    int rc = ivs_map_map_node(&w->run->map, node);
-    if (rc) die("ivs_map_map_node", rc);
-    w->spare.n--;
-}
-
-/* Fills an empty space in one step. */
-static void populate(struct worker *w, uint32_t space, const struct piece *p, size_t n) {
-    const uint64_t base = base_of(w, space);
-    struct ivs_lock lock;
-    prepare_nodes(w, n);
-    need(RESERVE(w->plan, n));
-    w->plan.n = 0;
-    for (size_t i = 0; i < n; i++) append(&w->plan, p[i], true);
-    int rc = ivs_map_lock(&w->run->map, base, base + SLICE, &lock);
-    if (rc) die("ivs_map_lock", rc);
-    swap_plan(w, &lock, base);
-    rc = ivs_map_unlock(&lock);
-    if (rc) die("ivs_map_unlock", rc);
-}
-
-static void fork_space(struct worker *w, uint32_t parent, uint32_t child) {
-    size_t kept = 0;
-    areas_in(w, parent, 0, SLICE, &w->seen);
-    for (size_t i = 0; i < w->seen.n; i++)
-        if (!(w->seen.at[i].flags & DONTFORK)) w->seen.at[kept++] = w->seen.at[i];
-    populate(w, child, w->seen.at, kept);
-}
-
-/* Said for what the recorded results make impossible. */
-static void complain(struct worker *w, const struct event *ev, const char *what) {
-    w->tally.bad++;
-    pthread_mutex_lock(&w->run->mutex);
-    fprintf(stderr, "%s:%u: %s\n", w->run->name, ev->line, what);
-    pthread_mutex_unlock(&w->run->mutex);
-}
-
-/* The target first, then the source, as the kernel does: a reader may see both, never neither. */
-static void move(struct worker *w, const struct event *ev) {
-    struct pieces *src = &w->seen;
-    if (ev->how & MOVE_PARTS) {
-        areas_in(w, ev->space, ev->lo, ev->hi, src);
-    } else {
-        need(RESERVE(*src, 1));
-        src->n = area_at(w, ev->space, ev->lo, &src->at[0]) ? 1 : 0;
-        if (src->n) src->at[0] = clipped(src->at[0], ev->lo, UINT64_MAX);
-        if (src->n) src->at[0].hi = ev->lo + (ev->to_hi - ev->to);
-    }
-    if (!src->n) complain(w, ev, "mremap of what is not mapped");
-    for (size_t i = 0; i < src->n; i++) {
-        struct piece p = src->at[i];
-        p.lo = p.lo - ev->lo + ev->to;
-        p.hi = p.hi - ev->lo + ev->to;
-        put(w, ev->space, &p);
-    }
-    if (!(ev->how & MOVE_KEEP)) cut(w, ev->space, ev->lo, ev->hi);
-}
-
-/* [lo, hi) gets what covers `from`: a mapping that grows, up or down. */
-static void extend(struct worker *w, const struct event *ev, uint64_t from, uint64_t lo, uint64_t hi) {
-    struct piece p;
-    if (!area_at(w, ev->space, from, &p)) {
-        complain(w, ev, "growth of what is not mapped");
-        return;
-    }
-    if (p.obj > 0) p.off = lo > p.lo ? p.off + (lo - p.lo) : 0;
-    p.lo = lo;
-    p.hi = hi;
-    put(w, ev->space, &p);
-}
-
-static void touch(struct worker *w, struct event *ev) {
-    struct piece p;
-    if (!area_above(w, ev->space, ev->lo, &p)) {
-        complain(w, ev, "touch of what is not mapped");
-        return;
-    }
-    if (p.lo <= ev->lo) return;
-    if (w->run->learning) ev->hi = p.lo + 1;
-    p.hi = p.lo;
-    p.lo = ev->lo;
-    p.off = 0;
-    put(w, ev->space, &p);
-}
-
-/* PROT_GROWSDOWN begins at the start of the first mapping that ends above the address. */
-static void protect(struct worker *w, struct event *ev) {
-    struct edit e = {.lo = ev->lo, .hi = ev->hi, .protect = ev, .perm = ev->area.perm};
-    struct piece p;
-    if ((ev->how & PROTECT_GROWSDOWN) && area_above(w, ev->space, ev->lo, &p) && p.lo < ev->hi) e.lo = p.lo;
-    edit(w, ev->space, &e);
-    if (w->run->learning && e.lo < ev->lo) ev->to = e.lo ? e.lo - 1 : 0, ev->to_hi = ev->lo;
-}
-
-static void check_space(struct worker *w, const struct event *ev);
+#include "vmreplay_predict.h"
 
 static void apply(struct worker *w, struct event *ev) {
-    struct piece p;
-    const struct check *c;
+    int rc;
     switch ((enum op)ev->op) {
-    case OP_PUT: put(w, ev->space, &ev->area); break;
-    case OP_CUT: cut(w, ev->space, ev->lo, ev->hi); break;
-    case OP_CUT_IF_SHARED:
-        if (area_at(w, ev->space, ev->lo, &p) && (p.perm & SHARED)) cut(w, ev->space, ev->lo, ev->hi);
+    case OP_CALL:
+        if (w->run->predict) predict_call(w, ev);
+        else believe_call(w, ev);
         break;
-    case OP_PROTECT: protect(w, ev); break;
-    case OP_ADVISE:
-        edit(w, ev->space, &(struct edit){.lo = ev->lo, .hi = ev->hi, .advise = true, .flags = ev->area.flags});
+    case OP_GROW: grow(w, ev); break;
+    case OP_FORK: fork_space(w, ev); break;
+    case OP_END: /* readers may still look at it */
+        rc = iva_space_unmap(space_of(w, ev->space), 0, TASK_SIZE);
+        if (rc) die("iva_space_unmap", rc);
         break;
-    case OP_EXTEND: extend(w, ev, ev->lo, ev->to, ev->to_hi); break;
-    case OP_GROW: extend(w, ev, ev->hi, ev->lo, ev->hi); break;
-    case OP_MOVE: move(w, ev); break;
-    case OP_TOUCH: touch(w, ev); break;
-    case OP_FORK: fork_space(w, ev->space, ev->other); break;
-    case OP_END: cut(w, ev->space, 0, SLICE); break;
-    case OP_BIRTH:
-        c = &w->run->trace->checks.at[ev->other];
-        populate(w, ev->space, c->count ? w->run->trace->pieces.at + c->first : NULL, c->count);
-        check_space(w, ev);
-        break;
+    case OP_BIRTH: populate(w, ev); break;
     case OP_CHECK: check_space(w, ev); break;
     case OP_NONE:
     case OP_LIFE:
@@ -478,14 +342,13 @@ static void apply(struct worker *w, struct event *ev) {
     }
 }
 
-#include "vmreplay_check.h"
-
 /* -------------------------------------------------------------------------------------- sequential replay */
 
 static void count_fault(struct worker *w, const struct event *ev) {
-    struct piece p;
-    if (area_at(w, ev->space, ev->lo, &p)) w->tally.hits++;
-    else if (area_above(w, ev->space, ev->lo, &p) && (p.flags & GROWS_DOWN)) w->tally.below++;
+    struct iva_view view;
+    int rc = iva_space_query_next(space_of(w, ev->space), ev->x[0], &view);
+    if (!rc && view.start <= ev->x[0]) w->tally.hits++;
+    else if (!rc && (view.flags & IVA_GROWSDOWN)) w->tally.below++;
     else w->tally.missed++;
 }
 
@@ -498,6 +361,7 @@ static void add_tally(struct worker *w) {
         to->failed[i] += from->failed[i];
         to->ns[i] += from->ns[i];
     }
+    for (size_t i = 0; i <= ERROR_NAMES; i++) to->errors[i] += from->errors[i];
     to->checks += from->checks;
     to->matched += from->matched;
     to->full += from->full;
@@ -506,15 +370,19 @@ static void add_tally(struct worker *w) {
     to->hits += from->hits;
     to->below += from->below;
     to->missed += from->missed;
+    to->predicted += from->predicted;
+    to->placed += from->placed;
+    to->differ += from->differ;
+    to->apart += from->apart;
+    to->believed += from->believed;
+    to->skipped += from->skipped;
     if (from->most > to->most) to->most = from->most;
     pthread_mutex_unlock(&w->run->mutex);
 }
 
 static void end_worker(struct worker *w) {
     add_tally(w);
-    while (w->spare.n) (void)ivs_node_discard(ivs_map_domain(&w->run->map), w->spare.at[--w->spare.n]);
-    free(w->spare.at);
-    free(w->plan.at);
+    free(w->views.at);
     free(w->seen.at);
     free(w->want.at);
 }
@@ -526,7 +394,8 @@ static void run_event(struct worker *w, size_t i, uint64_t *begin, uint64_t *end
     apply(w, ev);
     *end = now_ns();
     w->tally.count[ev->call]++;
-    w->tally.failed[ev->call] += ev->result != RES_OK && ev->call != TOUCH; /* maperr is an answer */
+    w->tally.failed[ev->call] += ev->error != 0;
+    if (ev->error) w->tally.errors[error_index(ev->error)]++;
     if (ev->call < CALLS) w->tally.ns[ev->call] += *end - *begin;
 }
 
@@ -558,10 +427,24 @@ static void replay_in_order(struct worker *w, bool faults) {
     }
 }
 
+/* Those of which only windows are known are there from the beginning. */
+static void make_windowed_spaces(struct replay *r) {
+    const struct trace *t = r->trace;
+    bool *later = calloc(t->spaces.n + 1, sizeof *later);
+    need(later != NULL);
+    for (size_t i = 0; i < t->events.n; i++) {
+        const struct event *ev = &t->events.at[i];
+        if (ev->op == OP_BIRTH) later[ev->space] = true;
+        if (ev->op == OP_FORK) later[ev->other] = true;
+    }
+    for (unsigned copy = 0; copy < r->copies; copy++)
+        for (uint32_t k = 0; k < t->spaces.n; k++)
+            if (!later[k]) make_space(&(struct worker){.run = r, .copy = copy}, k, NULL, 0);
+    free(later);
+}
+
 static void start_replay(struct replay *r, struct trace *t, const char *name, const struct options *options,
                          unsigned copies) {
-    const struct ivs_map_config config = {.own = {.payload_size = offsetof(struct area, node)},
-                                          .fragment = keep_fragment};
     memset(r, 0, sizeof *r);
     r->trace = t;
     r->name = name;
@@ -570,25 +453,37 @@ static void start_replay(struct replay *r, struct trace *t, const char *name, co
     r->position = calloc(copies, sizeof *r->position);
     need(r->position != NULL);
     pthread_mutex_init(&r->mutex, NULL);
-    int rc = ivs_map_init(&r->map, &config);
-    if (rc) die("ivs_map_init", rc);
+    r->places = calloc(copies * t->spaces.n + 1, sizeof *r->places);
+    need(r->places != NULL);
+    int rc = iva_domain_init(&r->domain, NULL);
+    if (rc) die("iva_domain_init", rc);
+    r->predict = options->predict;
+    make_windowed_spaces(r);
     r->started_ns = r->said_ns = now_ns();
 }
 
-/* All threads have gone: the map must be whole. */
-static void validate_map(struct replay *r) {
-    struct ivs_report report = {0};
-    int rc = ivs_map_validate(&r->map, &report);
-    if (!rc) return;
-    fprintf(stderr, "%s: ivs_map_validate: %d, %s at level %u\n", r->name, rc, report.check ? report.check : "?",
-            report.level);
-    r->total.bad++;
+/* All threads have gone: the spaces must be whole. */
+static void validate_spaces(struct replay *r) {
+    for (size_t i = 0; i < r->copies * r->trace->spaces.n; i++) {
+        struct iva_report report = {0};
+        int rc = r->places[i].made ? iva_space_validate(&r->places[i].space, &report) : 0;
+        if (!rc) continue;
+        fprintf(stderr, "%s: iva_space_validate: %d, %s at %llx: %llu, not %llu\n", r->name, rc,
+                report.check ? report.check : "?", (unsigned long long)report.address, (unsigned long long)report.found,
+                (unsigned long long)report.wanted);
+        r->total.bad++;
+    }
 }
 
 static void end_replay(struct replay *r) {
-    int rc = ivs_map_destroy(&r->map);
-    if (rc) die("ivs_map_destroy", rc);
+    int rc = 0;
+    for (size_t i = 0; i < r->copies * r->trace->spaces.n && !rc; i++)
+        if (r->places[i].made) rc = iva_space_destroy(&r->places[i].space);
+    if (rc) die("iva_space_destroy", rc);
+    rc = iva_domain_destroy(&r->domain);
+    if (rc) die("iva_domain_destroy", rc);
     pthread_mutex_destroy(&r->mutex);
+    free(r->places);
     free(r->position);
     free(r->faults.at);
 }
@@ -607,23 +502,28 @@ static void gather_faults(struct replay *r) {
     for (int pass = 0; pass < 2 && !r->faults.n; pass++)
         for (size_t i = 0; i < r->trace->events.n; i++) {
             const struct event *ev = &r->trace->events.at[i];
-            if (ev->op != (pass ? OP_PUT : OP_FAULT)) continue;
+            if (pass ? ev->op != OP_CALL || ev->call != MMAP || ev->error : ev->op != OP_FAULT) continue;
             need(RESERVE(r->faults, r->faults.n + 1));
-            r->faults.at[r->faults.n++] = (struct fault){ev->lo, ev->space, (uint32_t)i};
+            r->faults.at[r->faults.n++] = (struct fault){pass ? ev->res : ev->x[0], ev->space, (uint32_t)i};
         }
 }
 
 /* One page fault: a look-up without a lock, while others change the map. */
 static void read_once(struct reader *rd, const struct fault *f, unsigned copy) {
-    const uint64_t key = ((copy * (uint64_t)rd->run->trace->space_names.n + f->space) << SLICE_BITS) + f->at;
-    ivs_map_read_enter(&rd->run->map);
-    const struct ivs_node *node = ivs_map_query_rcu(&rd->run->map, key);
-    if (node) {
+    struct place *p = place_of(rd->run, copy, f->space);
+    if (!__atomic_load_n(&p->made, __ATOMIC_ACQUIRE)) return;
+    struct ivs_map *map = iva_space_map_of(&p->space);
+    ivs_map_read_enter(map);
+    const struct iva_area *area = iva_space_query_rcu(&p->space, f->at);
+    if (area) {
+        const uint64_t flags = iva_area_flags(area), start = iva_area_start(area), end = iva_area_end(area);
+        const int64_t object = (intptr_t)iva_area_object(area);
         rd->hits++;
-        if (node->start > key || node->last < key || (node->start ^ key) >> SLICE_BITS || area_of(node)->perm > 15)
+        if (start > f->at || end <= f->at || (start | end) % PAGE || object < VVAR_VCLOCK || object >= MAX_ID ||
+            ((flags & IVA_GROWSDOWN) && (flags & IVA_SHARED)))
             rd->wrong++;
     }
-    ivs_map_read_exit(&rd->run->map);
+    ivs_map_read_exit(map);
     rd->lookups++;
 }
 
@@ -711,7 +611,7 @@ static void replay_copies(struct replay *r) {
 
 static int finish(struct replay *r, const char *mode, const struct parallel *all) {
     if (r->said_ns != r->started_ns && isatty(2)) fputs(CLEAR_LINE, stderr);
-    validate_map(r);
+    validate_spaces(r);
     report(r, mode);
     if (all) report_parallel(all);
     if (r->options->show && !r->options->quiet) {
@@ -727,9 +627,9 @@ static int replay_trace(const char *name, struct trace *t, const struct options 
     struct replay r;
     struct parallel all;
     char mode[32] = "sequential";
-    if (options->copies * (uint64_t)t->space_names.n > MAX_SLICES) {
-        fprintf(stderr, "vmreplay: %s: %u copies of %zu spaces are too many\n", name, options->copies,
-                t->space_names.n);
+    if (options->predict) (void)snprintf(mode, sizeof mode, "every result predicted");
+    if (options->copies * (uint64_t)t->spaces.n > MAX_SPACES) {
+        fprintf(stderr, "vmreplay: %s: %u copies of %zu spaces are too many\n", name, options->copies, t->spaces.n);
         return 2;
     }
     start_replay(&r, t, name, options, options->copies);
@@ -739,7 +639,7 @@ static int replay_trace(const char *name, struct trace *t, const struct options 
         return finish(&r, mode, NULL);
     }
     struct worker w = {.run = &r};
-    r.learning = true;
+    r.learning = options->parallel;
     replay_in_order(&w, true);
     end_worker(&w);
     if (!options->parallel || r.total.bad) return finish(&r, mode, NULL);
@@ -826,8 +726,9 @@ static void usage(FILE *f) {
           ", also .gz"
 #endif
           ")\n"
-          "Replays recorded address-space calls on an ivskip map and compares it with every checkpoint.\n"
-          "  -t, --threads N   N copies at once in one map, in slices of the keys that touch\n"
+          "Replays recorded address-space calls on ivaddr's spaces and compares them with every checkpoint.\n"
+          "  -P, --predict     compare every result too, the kernel's choice of addresses included\n"
+          "  -t, --threads N   N copies at once, each a thread, in spaces of one domain\n"
           "  -p, --parallel    a thread for each thread of the trace; only what meets keeps its order\n"
           "  -r, --readers N   threads that look up page faults meanwhile (default 2; with -t or -p)\n"
           "  -s, --show        print the map before and after; with -p a timeline too\n"
@@ -853,12 +754,14 @@ static unsigned count_argument(const char *text, unsigned least) {
 
 int main(int argc, char **argv) {
     static const struct option longs[] = {
-        {"threads", 1, NULL, 't'}, {"parallel", 0, NULL, 'p'}, {"readers", 1, NULL, 'r'}, {"show", 0, NULL, 's'},
-        {"dot", 1, NULL, 'd'},     {"quiet", 0, NULL, 'q'},    {"help", 0, NULL, 'h'},    {NULL, 0, NULL, 0}};
+        {"predict", 0, NULL, 'P'}, {"threads", 1, NULL, 't'}, {"parallel", 0, NULL, 'p'},
+        {"readers", 1, NULL, 'r'}, {"show", 0, NULL, 's'},    {"dot", 1, NULL, 'd'},
+        {"quiet", 0, NULL, 'q'},   {"help", 0, NULL, 'h'},    {NULL, 0, NULL, 0}};
     struct options options = {.copies = 1, .readers = 2};
     int status = 0;
-    for (int c; (c = getopt_long(argc, argv, "t:pr:sd:qh", longs, NULL)) != -1;) {
+    for (int c; (c = getopt_long(argc, argv, "Pt:pr:sd:qh", longs, NULL)) != -1;) {
         switch (c) {
+        case 'P': options.predict = true; break;
         case 't': options.copies = count_argument(optarg, 1); break;
         case 'p': options.parallel = true; break;
         case 'r': options.readers = count_argument(optarg, 0); break;
@@ -869,9 +772,9 @@ int main(int argc, char **argv) {
         default: usage(stderr); return 2;
         }
     }
-    if (options.parallel && options.copies > 1)
-        fputs("vmreplay: --threads and --parallel exclude each other\n", stderr);
-    if (optind == argc || (options.parallel && options.copies > 1)) {
+    const bool many = options.parallel + options.predict + (options.copies > 1) > 1;
+    if (many) fputs("vmreplay: --predict, --threads and --parallel exclude each other\n", stderr);
+    if (optind == argc || many) {
         usage(stderr);
         return 2;
     }

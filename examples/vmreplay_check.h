@@ -60,9 +60,9 @@ static void normal_form(const struct trace *t, const struct piece *at, size_t n,
     out->n = 0;
     need(RESERVE(*out, n + t->window_count + 1));
     if (!t->window_count)
-        for (size_t i = 0; i < n; i++) append(out, at[i], false);
+        for (size_t i = 0; i < n; i++) append(out, at[i]);
     for (size_t k = 0; k < t->window_count; k++)
-        for (size_t i = 0; i < n; i++) append(out, clipped(at[i], t->windows[k].lo, t->windows[k].hi), false);
+        for (size_t i = 0; i < n; i++) append(out, clipped(at[i], t->windows[k].lo, t->windows[k].hi));
 }
 
 /* Index of the first line that differs; the common length if none does. */
@@ -89,7 +89,7 @@ static void say_difference(struct worker *w, const struct event *ev, const struc
     char line[TEXT_ROOM];
     pthread_mutex_lock(&w->run->mutex);
     fprintf(stderr, "%s:%u: checkpoint of a%u differs (copy %u): expected %u intervals, %llx pages, CRC %08x; ",
-            w->run->name, ev->line, t->space_names.at[ev->space], w->copy, c->merged, (unsigned long long)c->pages,
+            w->run->name, ev->line, t->spaces.at[ev->space].name, w->copy, c->merged, (unsigned long long)c->pages,
             c->crc);
     fprintf(stderr, "got %zu, %llx, %08x\n", got->n, (unsigned long long)pages, crc);
     if (c->full) {
@@ -116,7 +116,7 @@ static void check_space(struct worker *w, const struct event *ev) {
     size_t n = 0;
     uint64_t keys = 0;
     uint32_t crc = 0;
-    areas_in(w, ev->space, 0, SLICE, &w->seen);
+    see_areas(w, ev->space);
     if (w->seen.n > w->tally.most) w->tally.most = w->seen.n;
     normal_form(w->run->trace, w->seen.at, w->seen.n, &w->want);
     for (size_t i = 0; i < w->want.n; i++) {

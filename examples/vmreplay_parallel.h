@@ -38,10 +38,6 @@ struct parallel {
     uint32_t longest;
 };
 
-struct span {
-    uint64_t lo, hi;
-};
-
 #define LOOKS       2000
 #define WINDOW_MOST 4096 /* events since the last barrier of a space; then one counts as a barrier */
 
@@ -52,36 +48,10 @@ static bool is_barrier(const struct event *ev) {
     return ev->op == OP_CHECK || ev->op == OP_BIRTH || ev->op == OP_FORK || ev->op == OP_END || ev->op == OP_BARRIER;
 }
 
-/* All that an event reads or writes, as at most two ranges. */
-static unsigned footprint(const struct event *ev, struct span out[static 2]) {
-    unsigned n = 1;
-    out[0] = (struct span){ev->lo, ev->hi > ev->lo ? ev->hi : ev->lo + 1};
-    switch ((enum op)ev->op) {
-    case OP_NONE:
-    case OP_FAULT: return 0;
-    case OP_CHECK:
-    case OP_BIRTH:
-    case OP_FORK:
-    case OP_END:
-    case OP_BARRIER: out[0] = (struct span){0, SLICE}; break;
-    case OP_GROW: out[0].hi = ev->hi + 1; break; /* looks at what begins there */
-    case OP_EXTEND: out[0].hi = ev->to_hi; break;
-    case OP_MOVE:
-    case OP_PROTECT:
-        out[1] = (struct span){ev->to, ev->to_hi};
-        n = ev->to < ev->to_hi ? 2 : 1;
-        break;
-    default: break;
-    }
-    return n;
-}
-
 static bool conflict(const struct event *a, const struct event *b) {
-    struct span x[2], y[2];
-    const unsigned nx = footprint(a, x), ny = footprint(b, y);
-    for (unsigned i = 0; i < nx; i++)
-        for (unsigned k = 0; k < ny; k++)
-            if (x[i].lo < y[k].hi && y[k].lo < x[i].hi) return true;
+    for (unsigned i = 0; i < 2; i++)
+        for (unsigned k = 0; k < 2; k++)
+            if (a->meets[i].lo < b->meets[k].hi && b->meets[k].lo < a->meets[i].hi) return true;
     return false;
 }
 
@@ -115,7 +85,7 @@ static void remember(struct recent *recent, uint32_t i, bool barrier) {
 /* Which earlier events of other threads each event waits for. */
 static void find_dependencies(struct parallel *all) {
     const struct trace *t = all->run->trace;
-    const size_t spaces = t->space_names.n;
+    const size_t spaces = t->spaces.n;
     struct recent *recent = calloc(spaces + 1, sizeof *recent);
     uint32_t *mark = calloc(all->lane_count, sizeof *mark), *last = calloc(all->lane_count, sizeof *last);
     need(recent && mark && last);
@@ -126,7 +96,7 @@ static void find_dependencies(struct parallel *all) {
         if (!is_event(ev)) continue;
         all->depth[i] = last[ev->lane] + 1;
         const size_t first = everywhere ? 0 : ev->space;
-        const size_t end = everywhere ? spaces : ev->space == NONE || ev->op == OP_NONE ? first : first + 1;
+        const size_t end = everywhere ? spaces : ev->space == NONE || !has_effect(ev) ? first : first + 1;
         for (size_t s = first; s < end; s++) {
             const bool barrier = is_barrier(ev) || recent[s].n >= WINDOW_MOST;
             depend_on_recent(all, &recent[s], i, mark, barrier);

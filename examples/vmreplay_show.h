@@ -44,26 +44,23 @@ static void print_space(const char *title, const struct pieces *list, const stru
     printf("    %zu of them in both pictures\n", same);
 }
 
-/* The map of the space that is left at the end (or the first), at its birth and now. */
+/* The space that is left at the end (or the first), at its birth and now. */
 static void show_map(struct replay *r) {
     struct worker w = {.run = r};
-    struct pieces before = {0}, after = {0};
+    struct pieces before = {0};
     const struct trace *t = r->trace;
-    uint32_t space = 0;
-    bool found = false;
-    for (size_t i = 0; i < t->events.n; i++) {
+    size_t i = 0;
+    while (i < t->events.n && t->events.at[i].op != OP_BIRTH && t->events.at[i].op != OP_CHECK) i++;
+    if (i < t->events.n) {
         const struct event *ev = &t->events.at[i];
-        if (found || (ev->op != OP_BIRTH && ev->op != OP_CHECK)) continue;
         const struct check *c = &t->checks.at[ev->other];
-        found = true;
-        space = ev->space;
         normal_form(t, c->count ? t->pieces.at + c->first : NULL, c->count, &before);
+        see_areas(&w, ev->space);
+        normal_form(t, w.seen.at, w.seen.n, &w.want);
     }
-    if (found) areas_in(&w, space, 0, SLICE, &after);
-    print_space("before", &before, &after, '-');
-    print_space("after", &after, &before, '+');
+    print_space("before", &before, &w.want, '-');
+    print_space("after", &w.want, &before, '+');
     free(before.at);
-    free(after.at);
     end_worker(&w);
 }
 
@@ -106,7 +103,7 @@ static void show_timeline(const struct parallel *all) {
         if (ev->call == NO_CALL || all->begin[i] > peak || all->end[i] <= peak) continue;
         rows++;
         printf("  at its height: t%u %s [%llx, %llx)\n", all->run->trace->lane_names.at[ev->lane],
-               call_forms[ev->call].name, (unsigned long long)ev->lo, (unsigned long long)ev->hi);
+               call_forms[ev->call].name, (unsigned long long)ev->meets[0].lo, (unsigned long long)ev->meets[0].hi);
     }
 }
 
@@ -114,7 +111,8 @@ static void put_text(void *file, const char *text) { fputs(text, file); }
 
 static bool write_dot(struct replay *r) {
     FILE *f = fopen(r->options->dot, "w");
-    int rc = f ? ivs_map_dump(&r->map, IVS_DUMP_DOT, put_text, f) : 0;
+    int rc =
+        f && r->places[0].made ? ivs_map_dump(iva_space_map_of(&r->places[0].space), IVS_DUMP_DOT, put_text, f) : 0;
     if (f && !ferror(f) && fclose(f) == 0 && !rc) return true;
     fprintf(stderr, "vmreplay: cannot write %s: %s\n", r->options->dot, strerror(errno));
     return false;
@@ -143,11 +141,39 @@ static void report_mix(const struct tally *total) {
     printf("\n");
 }
 
+static void report_errors(const struct tally *total) {
+    if (!sum(total->failed)) return;
+    printf("  errors:");
+    for (size_t i = 0; i <= ERROR_NAMES; i++)
+        if (total->errors[i])
+            printf(" %s %llu", i < ERROR_NAMES ? error_names[i].name : "others", (unsigned long long)total->errors[i]);
+    printf("\n");
+}
+
+static void report_results(const struct tally *s) {
+    printf("  results: %llu predicted (of these %llu places that the kernel chose), %llu differ; %llu beyond the map; "
+           "%llu where the kernel's area ended earlier; %llu skipped: the kernel has older rules\n",
+           (unsigned long long)s->predicted, (unsigned long long)s->placed, (unsigned long long)s->differ,
+           (unsigned long long)s->believed, (unsigned long long)s->apart, (unsigned long long)s->skipped);
+}
+
+static void report_spaces(struct replay *r) {
+    uint64_t areas = 0, waits = 0, restarts = 0;
+    for (size_t i = 0; i < r->copies * r->trace->spaces.n; i++) {
+        struct iva_space_stats stats;
+        if (!r->places[i].made || iva_space_get_stats(&r->places[i].space, &stats)) continue;
+        areas += stats.areas;
+        waits += stats.map.waits;
+        restarts += stats.map.restarts;
+    }
+    printf("  spaces at the end: %llu areas, %llu waits for a held range, %llu searches begun anew\n",
+           (unsigned long long)areas, (unsigned long long)waits, (unsigned long long)restarts);
+}
+
 static void report(struct replay *r, const char *mode) {
     const struct tally *s = &r->total;
     const uint64_t events = sum(s->count), ns = sum(s->ns);
-    const size_t spaces = r->trace->space_names.n, threads = r->trace->lane_names.n - 1;
-    struct ivs_map_stats stats;
+    const size_t spaces = r->trace->spaces.n, threads = r->trace->lane_names.n - 1;
     if (r->options->quiet) return;
     printf("%s, %s: %s\n", r->name, mode, s->bad ? "DIFFERS" : "all matched");
     if (r->trace->program[0]) printf("  program: %s\n", r->trace->program);
@@ -166,9 +192,9 @@ static void report(struct replay *r, const char *mode) {
     printf("  %.3f s in all, of which checkpoints %.3f s; %llu ns an event\n", (double)(now_ns() - r->started_ns) / 1e9,
            (double)s->check_ns / 1e9, (unsigned long long)(events ? ns / events : 0));
     report_mix(s);
-    if (ivs_map_get_stats(&r->map, &stats) == 0)
-        printf("  map at the end: %zu nodes, %llu waits for a held range, %llu searches begun anew\n", stats.nodes,
-               (unsigned long long)stats.waits, (unsigned long long)stats.restarts);
+    report_errors(s);
+    if (r->predict) report_results(s);
+    report_spaces(r);
 }
 
 static void report_parallel(const struct parallel *all) {

@@ -12,6 +12,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include <errno.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,20 +22,20 @@
 #include <string.h>
 
 #define PAGE        UINT64_C(0x1000)
-#define SLICE_BITS  47 /* TASK_SIZE is 0x7ffffffff000 */
-#define SLICE       (UINT64_C(1) << SLICE_BITS)
-#define MAX_SLICES  (UINT64_C(1) << (64 - SLICE_BITS))
+#define SPACE_END   UINT64_C(0x800000000000)
+#define TASK_SIZE   (SPACE_END - PAGE) /* what programs can map lies below */
+#define MAX_SPACES  (UINT64_C(1) << 14)
 #define MAX_ID      (1u << 20)
 #define MAX_LINE    65536u
 #define MAX_TEXT    (UINT64_C(1) << 30)
 #define MAX_WINDOWS 8
 #define NONE        UINT32_MAX
+#define GUARD       (256 * PAGE) /* below a mapping that grows down */
 
-enum { READ = 1, WRITE = 2, EXEC = 4, SHARED = 8 };        /* rights */
-enum { GROWS_DOWN = 1, DONTFORK = 2, NOWRITE = 4 };        /* flags; NOWRITE: the file was opened for reading */
+enum { READ = 1, WRITE = 2, EXEC = 4, SHARED = 8 };        /* rights; READ and WRITE also: how a file was opened */
+enum { GROWS_DOWN = 1 };                                   /* flags of a v line */
 enum { ANON = 0, VDSO = -1, VVAR = -2, VVAR_VCLOCK = -3 }; /* objects; fN is N */
-enum result { RES_OK, RES_ENOMEM, RES_EACCES, RES_EFAULT, RES_OTHER };
-enum { MOVE_PARTS = 1, MOVE_KEEP = 2, PROTECT_GROWSDOWN = 1 }; /* event.how */
+enum touched { TOUCH_OK, TOUCH_MAPERR, TOUCH_ACCERR, TOUCH_BUS };
 
 /* A mapping, with addresses of its space. */
 struct piece {
@@ -43,40 +44,55 @@ struct piece {
     uint8_t perm, flags;
 };
 
-/* What an event does to the map, whatever call asked for it. */
+struct span {
+    uint64_t lo, hi;
+};
+
 enum op {
-    OP_NONE, /* nothing, e.g. a failed call */
-    OP_LIFE, /* exec, clone, exit: order only; its range is the last page, which no program can map */
-    OP_PUT,  /* map `area` */
-    OP_CUT,  /* unmap [lo, hi) */
-    OP_CUT_IF_SHARED,
-    OP_PROTECT, /* [lo, hi) gets area.perm, as far as the result says */
-    OP_ADVISE,  /* [lo, hi) gets area.flags (DONTFORK) */
-    OP_EXTEND,  /* mremap in place: [to, to_hi) continues what covers lo */
-    OP_MOVE,    /* [lo, hi) goes to [to, to_hi) */
-    OP_TOUCH,   /* what is above lo, if lo is free, begins at lo from now on */
-    OP_GROW,    /* [lo, hi) continues downward what covers hi */
+    OP_NONE,    /* nothing, e.g. a checkpoint that cannot be trusted */
+    OP_CALL,    /* what `call` says */
+    OP_LIFE,    /* exec, clone, exit: order only; its range is the last page, which no program can map */
+    OP_GROW,    /* the mapping that begins at x[0] begins at x[1] from now on: a page fault did it */
     OP_FORK,    /* space `other` becomes a copy */
     OP_BIRTH,   /* the first map of a space: taken, then checked */
     OP_CHECK,   /* compare with checks[other] */
     OP_END,     /* the space is dropped */
     OP_BARRIER, /* all threads meet */
-    OP_FAULT    /* look-up of lo */
+    OP_FAULT    /* page fault at x[0] */
 };
 
 struct event {
-    uint64_t lo, hi, to, to_hi;
-    struct piece area;
+    uint64_t x[5];       /* the arguments as the program passed them, without object, rights and names */
+    uint64_t res;        /* the address that a call gave; the break */
+    uint64_t kernel_end; /* mremap = !EFAULT, of kdiff: where the kernel's own area ends, amid the old range; else 0 */
+    /* What it reads and changes, as far as the file tells; empty: nothing. Calls that failed and have changed nothing
+     * meet nothing: they may come at any time, if at all. */
+    struct span meets[2];
+    int32_t obj;
     uint32_t line, lane, space;
     uint32_t other;  /* fork: child space; check: index */
     uint32_t starts; /* lane that begins with this event, or NONE */
-    uint8_t op, call, result, how;
+    uint16_t error;  /* errno value, 0: success */
+    uint8_t op, call;
+    uint8_t perm;   /* kmap: rights; object: how it was opened, 0 if the file does not tell; touch: what was tried */
+    uint8_t result; /* touch: enum touched */
 };
 
 struct check {
     uint32_t merged, crc, first, count; /* v lines are pieces[first..first+count) */
     uint64_t pages;
     bool full;
+};
+
+struct object {
+    bool disk; /* a file of a disk's file system: the kernel places those by their offset */
+    bool sized;
+    uint64_t size;
+};
+
+struct space_info {
+    uint32_t name; /* N of aN */
+    uint64_t brk0, brk;
 };
 
 #define ARRAY(type)                                                                                                    \
@@ -94,15 +110,24 @@ struct window {
     uint64_t lo, hi;
 };
 
+struct id_table {
+    uint32_t *at; /* by number: index + 1, 0 unknown */
+    size_t room;
+};
+
 /* What parse_trace makes of a file. Spaces and threads are numbered anew, by first appearance. */
 struct trace {
     ARRAY(struct event) events;
     ARRAY(struct check) checks;
-    ARRAY(uint32_t) space_names; /* N of aN, by index */
-    ARRAY(uint32_t) lane_names;  /* N of tN; lane 0 is the replayer's own: checkpoints and growth */
+    ARRAY(struct space_info) spaces;
+    ARRAY(struct object) objects;
+    struct id_table object_ids; /* by number: index + 1 */
+    ARRAY(uint32_t) lane_names; /* N of tN; lane 0 is the replayer's own: checkpoints and growth */
     struct pieces pieces;
     struct window windows[MAX_WINDOWS];
     size_t window_count;
+    uint64_t stack_limit;                /* RLIMIT_STACK of the recorded program */
+    unsigned kernel_major, kernel_minor; /* 0: not told */
     char program[80];
 };
 
@@ -136,11 +161,6 @@ struct token {
     size_t n;
 };
 
-struct id_table {
-    uint32_t *at; /* by number: index + 1, 0 unknown */
-    size_t room;
-};
-
 struct space_state {
     uint64_t brk;
     bool born, ended, lost;
@@ -159,18 +179,16 @@ struct parser {
     char *err;
     size_t errlen;
     bool failed;
-    struct id_table threads, spaces, objects;
+    struct id_table threads, spaces;
     ARRAY(struct space_state) space;
     ARRAY(struct lane_state) lane;
     size_t live_spaces;
+    uint64_t kernel_end; /* of the next call */
 };
 
-struct args {
-    uint64_t x[6];
-    int32_t obj;
-    uint8_t perm;
-    bool read_only;         /* object opened with mode r */
-    uint32_t thread, space; /* numbers, not indices */
+/* Arguments that are names: numbers, not indices. */
+struct names {
+    uint32_t thread, space;
 };
 
 static uint64_t page_up(uint64_t x) { return (x + (PAGE - 1)) & ~(PAGE - 1); }
@@ -200,6 +218,11 @@ static void *grown(void *at, size_t *room, size_t n, size_t size) {
     ((array).at = grown((array).at, &(array).room, (count), sizeof *(array).at), (array).room >= (count))
 #define PUSH(ps, array, value)                                                                                         \
     (RESERVE(array, (array).n + 1) ? (void)((array).at[(array).n++] = (value)) : (void)fail(ps, "out of memory"))
+
+/* The object of a number; NULL for those without one. */
+static const struct object *object_info(const struct trace *t, int32_t obj) {
+    return obj > 0 ? &t->objects.at[t->object_ids.at[obj] - 1] : NULL;
+}
 
 /* A token for a message: what is not plain text becomes '?'. */
 static const char *quoted(struct token w, char out[static 41]) {
@@ -296,14 +319,14 @@ static uint32_t new_lane(struct parser *ps, uint32_t thread, uint32_t space) {
     return index;
 }
 
-static uint32_t new_space(struct parser *ps, uint32_t number, uint64_t brk, bool born) {
+static uint32_t new_space(struct parser *ps, uint32_t number, uint64_t brk0, uint64_t brk, bool born) {
     uint32_t index = (uint32_t)ps->space.n;
     if (ps->failed) return NONE;
     if (known(&ps->spaces, number) != NONE) fail(ps, "space a%u was there before", number);
-    if (index >= MAX_SLICES) fail(ps, "more than %llu spaces", (unsigned long long)MAX_SLICES);
+    if (index >= MAX_SPACES) fail(ps, "more than %llu spaces", (unsigned long long)MAX_SPACES);
     if (ps->failed) return NONE;
     PUSH(ps, ps->space, ((struct space_state){brk, born, false, false}));
-    PUSH(ps, ps->t->space_names, number);
+    PUSH(ps, ps->t->spaces, ((struct space_info){number, brk0, brk}));
     learn(ps, &ps->spaces, number, index);
     ps->live_spaces++;
     return index;
@@ -323,7 +346,7 @@ static int32_t object_of(struct parser *ps, struct token w) {
     if (is(w, "@vvar")) return VVAR;
     if (is(w, "@vvar_vclock")) return VVAR_VCLOCK;
     uint32_t n = id_of(ps, w, 'f', "object");
-    if (known(&ps->objects, n) == NONE) fail(ps, "object \"%s\" is unknown", quoted(w, q));
+    if (known(&ps->t->object_ids, n) == NONE) fail(ps, "object \"%s\" is unknown", quoted(w, q));
     return ps->failed ? ANON : (int32_t)n;
 }
 
@@ -343,235 +366,243 @@ static uint8_t perm_of(struct parser *ps, struct token w) {
 
 /* Where an argument of a successful call leaves the space, the trace is wrong. */
 static bool inside(struct parser *ps, uint64_t at, uint64_t length, const char *what) {
-    if (at <= SLICE && length <= SLICE - at) return true;
+    if (at <= SPACE_END && length <= SPACE_END - at) return true;
     return fail(ps, "%s [%llx, +%llx) lies outside the address space", what, (unsigned long long)at,
                 (unsigned long long)length);
 }
 
 /* A range of a call that may have failed: what lies outside is empty there. */
-static void clip_to_space(struct event *ev, uint64_t at, uint64_t length) {
-    ev->lo = at < SLICE ? at : SLICE;
-    ev->hi = length <= SLICE - ev->lo ? ev->lo + length : SLICE;
+static struct span clipped_span(uint64_t at, uint64_t length) {
+    struct span s = {at < SPACE_END ? at : SPACE_END, SPACE_END};
+    if (length <= SPACE_END - s.lo) s.hi = s.lo + length;
+    return s;
 }
 
-static void put_area(struct parser *ps, struct event *ev, uint64_t at, uint64_t length, struct piece area) {
-    if (!inside(ps, at, length, "mapping")) return;
-    if (!length) {
-        fail(ps, "mapping is empty");
-        return;
-    }
-    if (area.obj <= 0) area.off = 0;
-    area.lo = ev->lo = at;
-    area.hi = ev->hi = at + length;
-    ev->area = area;
-    ev->op = OP_PUT;
+/* Of a call that succeeded. */
+static struct span span_of(struct parser *ps, uint64_t at, uint64_t length, const char *what) {
+    return inside(ps, at, length, what) ? (struct span){at, at + length} : (struct span){0, 0};
 }
 
-static void cut_area(struct parser *ps, struct event *ev, uint64_t at, uint64_t length) {
-    if (!inside(ps, at, length, "range") || !length) return;
-    ev->lo = at;
-    ev->hi = at + length;
-    ev->op = OP_CUT;
+static struct span mapped_span(struct parser *ps, uint64_t at, uint64_t length) {
+    struct span s = span_of(ps, at, length, "mapping");
+    if (s.lo == s.hi) fail(ps, "mapping is empty");
+    return s;
 }
 
-static void lower_mmap(struct parser *ps, struct event *ev, const struct args *a, uint64_t res) {
-    const uint64_t flags = a->x[3];
-    const bool shared = (flags & 15) == 1 || (flags & 15) == 3;
-    struct piece area = {.obj = a->obj, .off = flags & 0x20 ? 0 : a->x[4]};
-    area.perm = (uint8_t)((a->x[2] & 7) | (shared ? SHARED : 0u));
-    area.flags = (uint8_t)(((flags & 0x120) == 0x120 ? GROWS_DOWN : 0u) | (shared && a->read_only ? NOWRITE : 0u));
-    if (ev->result == RES_OK) put_area(ps, ev, res, page_up(a->x[1]), area);
-}
+/* Whether an area may begin here depends on what lies in the guard gap below. */
+static struct span with_guard(uint64_t lo, uint64_t hi) { return (struct span){lo > GUARD ? lo - GUARD : 0, hi}; }
 
-static void lower_mprotect(struct event *ev, const struct args *a) {
-    const uint64_t lo = a->x[0], length = page_up(a->x[1]);
-    const bool partial = ev->result == RES_ENOMEM || ev->result == RES_EACCES;
-    if ((ev->result != RES_OK && !partial) || (length && lo > UINT64_MAX - length + 1)) return;
-    clip_to_space(ev, lo, length);
-    ev->area.perm = a->x[2] & 7;
-    ev->how = a->x[2] & 0x1000000 ? PROTECT_GROWSDOWN : 0;
-    if (ev->lo < ev->hi) ev->op = OP_PROTECT;
-}
-
-static void lower_mremap(struct parser *ps, struct event *ev, const struct args *a, uint64_t res) {
-    const uint64_t old = a->x[0], from = page_up(a->x[1]), size = page_up(a->x[2]), flags = a->x[3];
-    if (ev->result == RES_EFAULT && (flags & 3) == 3 && !from && a->x[4] == old && !(old & (PAGE - 1))) {
-        clip_to_space(ev, old, size);
-        if (ev->lo < ev->hi) ev->op = OP_CUT_IF_SHARED;
-    }
-    if (ev->result != RES_OK) return;
-    if (!inside(ps, old, from, "old range") || !inside(ps, res, size, "new range")) return;
-    if (!size || old >= SLICE) {
-        fail(ps, "mremap to or from nothing");
-        return;
-    }
-    ev->lo = old;
-    ev->hi = old + from;
-    ev->to = res;
-    ev->to_hi = res + size;
-    if (res == old) {
-        ev->op = size < from ? OP_CUT : size > from ? OP_EXTEND : OP_NONE;
-        if (size < from) ev->lo = old + size;
-        ev->to = old + from;
-    } else if (res < old + (from ? from : 1) && old < res + size) {
+static void meets_of_mremap(struct parser *ps, struct event *ev) {
+    const uint64_t old = ev->x[0], from = page_up(ev->x[1]), size = page_up(ev->x[2]), flags = ev->x[3];
+    /* The one refusal that changes something: the target, which is the source, has been unmapped. */
+    if (ev->error == EFAULT && (flags & 3) == 3 && !from && ev->x[4] == old) ev->meets[0] = clipped_span(old, size);
+    if (ev->error) return;
+    ev->meets[0] = span_of(ps, old, from, "old range");
+    ev->meets[1] = span_of(ps, ev->res, size, "new range");
+    if (!size || old >= SPACE_END) fail(ps, "mremap to or from nothing");
+    else if (ev->res != old && ev->res < old + (from ? from : 1) && old < ev->res + size)
         fail(ps, "mremap onto itself");
-    } else {
-        ev->op = OP_MOVE;
-        ev->how = (uint8_t)(((flags & 2) && from == size ? MOVE_PARTS : 0u) | (flags & 4 ? MOVE_KEEP : 0u));
-    }
+    if (!from) ev->meets[0].hi = old + 1; /* a second mapping of what lies at `old` */
 }
 
-static void lower_brk(struct parser *ps, struct event *ev, const struct args *a, uint64_t res) {
+/* Two changes of the break meet, as the second begins where the first ends; the page beyond has to be free, and the
+ * guard gap of what lies above. */
+static void meets_of_brk(struct parser *ps, struct event *ev) {
     struct space_state *s = &ps->space.at[ev->space];
-    if (ev->result != RES_OK || a->x[0] != res || !inside(ps, res, 0, "break")) return;
-    const uint64_t was = page_up(s->brk), now = page_up(res);
-    if (now > was) put_area(ps, ev, was, now - was, (struct piece){.obj = ANON, .perm = READ | WRITE});
-    else cut_area(ps, ev, now, was - now);
-    s->brk = res;
+    if (ev->x[0] != ev->res || !inside(ps, ev->res, 0, "break")) return;
+    const uint64_t was = page_up(s->brk), now = page_up(ev->res);
+    ev->meets[0] = clipped_span(was < now ? was : now, (was < now ? now - was : was - now) + PAGE + GUARD);
+    s->brk = ev->res;
 }
 
-static void lower_shmat(struct parser *ps, struct event *ev, const struct args *a, uint64_t res) {
-    unsigned perm = READ | SHARED | (a->x[2] & 0x1000 ? 0u : WRITE) | (a->x[2] & 0x8000 ? EXEC : 0u);
-    if (ev->result == RES_OK) put_area(ps, ev, res, a->x[0], (struct piece){.obj = a->obj, .perm = (uint8_t)perm});
-}
+/* Whether it does anything to the map, as far as the file tells. */
+static bool has_effect(const struct event *ev) { return ev->meets[0].lo < ev->meets[0].hi; }
 
-static void lower_advise(struct event *ev, const struct args *a) {
-    if ((a->x[2] != 10 && a->x[2] != 11) || (ev->result != RES_OK && ev->result != RES_ENOMEM)) return;
-    clip_to_space(ev, a->x[0], page_up(a->x[1]));
-    ev->area.flags = a->x[2] == 10 ? DONTFORK : 0;
-    if (ev->lo < ev->hi) ev->op = OP_ADVISE;
-}
-
-static void lower_fork(struct parser *ps, struct event *ev, const struct args *a) {
-    if (ev->result != RES_OK) return;
-    ev->other = new_space(ps, a->space, ps->space.at[ev->space].brk, true);
-    ev->starts = new_lane(ps, a->thread, ev->other);
+static void parse_fork_names(struct parser *ps, struct event *ev, const struct names *n) {
+    const struct space_info *from = &ps->t->spaces.at[ev->space];
+    if (ev->error) return;
+    ev->other = new_space(ps, n->space, from->brk0, ps->space.at[ev->space].brk, true);
+    ev->starts = new_lane(ps, n->thread, ev->other);
     ev->op = OP_FORK;
-    ev->lo = 0;
-    ev->hi = SLICE;
+    ev->meets[0] = (struct span){0, SPACE_END};
 }
 
 static void make_life_event(struct event *ev) {
     ev->op = OP_LIFE;
-    ev->lo = SLICE - 1;
-    ev->hi = SLICE;
+    ev->meets[0] = (struct span){SPACE_END - 1, SPACE_END};
 }
 
-/* FORMAT: "Replaying", rules 2 and 3: what a call with this result has done to the map. */
-static void lower_call(struct parser *ps, struct event *ev, const struct args *a, uint64_t res) {
+/* mprotect that stopped at a hole or a refusal, and mlock and madvise that met a hole, have changed the rest. */
+static void meets_of_range(struct event *ev) {
+    const uint64_t start = ev->x[0] & ~(PAGE - 1), length = page_up(ev->x[1] + (ev->x[0] - start));
+    const bool partial = ev->error == ENOMEM || ev->error == EACCES;
+    if ((ev->error && !partial) || (length && start > UINT64_MAX - length + 1)) return;
+    ev->meets[0] = clipped_span(start, length);
+}
+
+static void meets_of_touch(struct event *ev) {
+    const uint64_t page = ev->x[0] & ~(PAGE - 1);
+    if (ev->result != TOUCH_MAPERR && page < SPACE_END) ev->meets[0] = with_guard(page, page + 1);
+}
+
+/* Whatever succeeded must fit the space; and FORMAT, "Replaying", rules 2 and 3: what has changed. */
+static void parse_effect(struct parser *ps, struct event *ev, const struct names *names) {
+    const bool ok = !ev->error;
+    ev->op = OP_CALL;
     switch ((enum call)ev->call) {
-    case MMAP: lower_mmap(ps, ev, a, res); break;
+    case MMAP:
+        if (ok) ev->meets[0] = mapped_span(ps, ev->res, page_up(ev->x[1]));
+        break;
     case MUNMAP:
-        if (ev->result == RES_OK) cut_area(ps, ev, a->x[0], page_up(a->x[1]));
+        if (ok) ev->meets[0] = span_of(ps, ev->x[0], page_up(ev->x[1]), "range");
         break;
     case MPROTECT:
-    case PKEY_MPROTECT: lower_mprotect(ev, a); break;
-    case MREMAP: lower_mremap(ps, ev, a, res); break;
-    case BRK: lower_brk(ps, ev, a, res); break;
-    case MADVISE: lower_advise(ev, a); break;
-    case SHMAT: lower_shmat(ps, ev, a, res); break;
+    case PKEY_MPROTECT:
+    case MADVISE:
+    case MLOCK:
+    case MLOCK2:
+    case MUNLOCK:
+    case MSEAL: meets_of_range(ev); break;
+    case MLOCKALL:
+    case MUNLOCKALL: ev->meets[0] = (struct span){0, ok ? SPACE_END : 0}; break;
+    case MREMAP: meets_of_mremap(ps, ev); break;
+    case BRK:
+        if (ok) meets_of_brk(ps, ev);
+        break;
+    case SHMAT:
+        if (ok) ev->meets[0] = mapped_span(ps, ev->res, ev->x[0]);
+        break;
     case SHMDT:
     case KUNMAP:
-        if (ev->result == RES_OK) cut_area(ps, ev, a->x[0], a->x[1]);
+        if (ok) ev->meets[0] = span_of(ps, ev->x[0], ev->x[1], "range");
         break;
-    case KMAP:
-        put_area(ps, ev, a->x[0], a->x[1], (struct piece){.obj = a->obj, .off = a->x[2], .perm = a->perm});
-        break;
+    case KMAP: ev->meets[0] = mapped_span(ps, ev->x[0], ev->x[1]); break;
     case CLONE:
-        if (ev->result != RES_OK) break;
-        ev->starts = new_lane(ps, a->thread, ev->space);
+        if (!ok) break;
+        ev->starts = new_lane(ps, names->thread, ev->space);
         make_life_event(ev);
         break;
-    case FORK: lower_fork(ps, ev, a); break;
-    case TOUCH:
-        if (ev->result != RES_OK || a->x[0] >= SLICE) break;
-        ev->op = OP_TOUCH;
-        ev->lo = a->x[0] & ~(PAGE - 1);
-        ev->hi = ev->lo + 1;
-        break;
+    case FORK: parse_fork_names(ps, ev, names); break;
+    case TOUCH: meets_of_touch(ev); break;
     default: break;
     }
 }
 
-static void parse_args(struct parser *ps, const char *form, struct args *a) {
+/* An object, and how it was opened: fN/rw. */
+static void parse_object_argument(struct parser *ps, struct event *ev) {
+    char q[41];
+    struct token w = field(ps, "object");
+    const char *slash = memchr(w.s, '/', w.n);
+    struct token mode = {slash ? slash + 1 : "", slash ? (size_t)(w.s + w.n - slash - 1) : 0};
+    if (slash) w.n = (size_t)(slash - w.s);
+    ev->obj = object_of(ps, w);
+    if (is(mode, "r")) ev->perm = READ;
+    else if (is(mode, "w")) ev->perm = WRITE;
+    else if (is(mode, "rw")) ev->perm = READ | WRITE;
+    else if (slash && !is(mode, "p")) fail(ps, "open mode \"%s\" is none of r w rw p", quoted(mode, q));
+}
+
+static void parse_access(struct parser *ps, struct event *ev) {
+    char q[41];
+    struct token w = field(ps, "access");
+    if (!is(w, "r") && !is(w, "w") && !is(w, "x")) fail(ps, "access \"%s\" is neither r nor w", quoted(w, q));
+    ev->perm = is(w, "r") ? READ : is(w, "w") ? WRITE : EXEC;
+}
+
+static void parse_args(struct parser *ps, const char *form, struct event *ev, struct names *names) {
     char q[41];
     struct token w;
     size_t numbers = 0;
     for (; *form && !ps->failed; form++) {
         switch (*form) {
-        case 'x': a->x[numbers++] = hex(ps, "argument"); break;
-        case 'p': a->perm = perm_of(ps, field(ps, "rights")); break;
-        case 't': a->thread = id_of(ps, field(ps, "thread"), 't', "thread"); break;
-        case 'a': a->space = id_of(ps, field(ps, "space"), 'a', "space"); break;
-        case 'm':
-            w = field(ps, "access");
-            if (!is(w, "r") && !is(w, "w") && !is(w, "x")) fail(ps, "access \"%s\" is neither r nor w", quoted(w, q));
-            break;
+        case 'x': ev->x[numbers++] = hex(ps, "argument"); break;
+        case 'p': ev->perm = perm_of(ps, field(ps, "rights")); break;
+        case 't': names->thread = id_of(ps, field(ps, "thread"), 't', "thread"); break;
+        case 'a': names->space = id_of(ps, field(ps, "space"), 'a', "space"); break;
+        case 'm': parse_access(ps, ev); break;
         case 'V':
             if (ps->p && ps->p < ps->line_end && *ps->p == 'v' && !is(w = field(ps, "vfork"), "vfork"))
                 fail(ps, "\"%s\" should be vfork", quoted(w, q));
             break;
-        default: { /* object, and how it was opened */
-            w = field(ps, "object");
-            const char *slash = memchr(w.s, '/', w.n);
-            struct token mode = {slash ? slash + 1 : "", slash ? (size_t)(w.s + w.n - slash - 1) : 0};
-            if (slash) w.n = (size_t)(slash - w.s);
-            a->obj = object_of(ps, w);
-            a->read_only = is(mode, "r");
-            if (slash && !is(mode, "r") && !is(mode, "w") && !is(mode, "rw") && !is(mode, "p"))
-                fail(ps, "open mode \"%s\" is none of r w rw p", quoted(mode, q));
-        }
+        default: parse_object_argument(ps, ev);
         }
     }
 }
 
-/* "= RES": kind of the result, and the address in *res. */
-static enum result parse_result(struct parser *ps, enum call call, uint64_t *res) {
+/* Errors by name; a name that is not here counts as EIO, which no address-space call gives. */
+static const struct {
+    const char *name;
+    uint16_t value;
+} error_names[] = {{"EPERM", EPERM},          {"ENOENT", ENOENT}, {"EINTR", EINTR},   {"EBADF", EBADF},
+                   {"EAGAIN", EAGAIN},        {"ENOMEM", ENOMEM}, {"EACCES", EACCES}, {"EFAULT", EFAULT},
+                   {"EBUSY", EBUSY},          {"EEXIST", EEXIST}, {"ENODEV", ENODEV}, {"EINVAL", EINVAL},
+                   {"ENOSYS", ENOSYS},        {"ENFILE", ENFILE}, {"EMFILE", EMFILE}, {"EOVERFLOW", EOVERFLOW},
+                   {"EOPNOTSUPP", EOPNOTSUPP}};
+#define ERROR_NAMES (sizeof error_names / sizeof *error_names)
+
+/* ERROR_NAMES for those without a name. */
+static size_t error_index(unsigned error) {
+    size_t i = 0;
+    while (i < ERROR_NAMES && error_names[i].value != error) i++;
+    return i;
+}
+
+static const char *error_name(unsigned error) {
+    const size_t i = error_index(error);
+    return i < ERROR_NAMES ? error_names[i].name : "another error";
+}
+
+static uint16_t error_of(struct parser *ps, struct token w) {
+    char q[41];
+    for (size_t i = 0; i < w.n; i++)
+        if (w.s[i] < '0' || w.s[i] > 'Z' || (w.s[i] > '9' && w.s[i] < 'A'))
+            fail(ps, "result \"!%s\" is no error name", quoted(w, q));
+    for (size_t i = 0; i < ERROR_NAMES; i++)
+        if (is(w, error_names[i].name)) return error_names[i].value;
+    return EIO;
+}
+
+static void parse_touched(struct parser *ps, struct token w, struct event *ev) {
+    static const char *const names[] = {"ok", "maperr", "accerr", "bus"};
+    char q[41];
+    for (ev->result = 0; ev->result < 4 && !is(w, names[ev->result]);) ev->result++;
+    if (ev->result == 4) fail(ps, "result \"%s\" is none of ok maperr accerr bus", quoted(w, q));
+}
+
+/* "= RES" */
+static void parse_result(struct parser *ps, struct event *ev) {
     char q[41];
     struct token w = field(ps, "\"=\"");
-    *res = 0;
     if (!is(w, "=")) fail(ps, "\"%s\" stands where \"=\" should", quoted(w, q));
     w = field(ps, "result");
-    if (!line_ends(ps)) return RES_OTHER;
-    if (call == TOUCH) {
-        if (is(w, "ok") || is(w, "accerr") || is(w, "bus")) return RES_OK;
-        if (!is(w, "maperr")) fail(ps, "result \"%s\" is none of ok maperr accerr bus", quoted(w, q));
-        return RES_OTHER;
-    }
-    if (w.n > 1 && w.s[0] == '!') {
-        for (size_t i = 1; i < w.n; i++)
-            if (w.s[i] < '0' || w.s[i] > 'Z' || (w.s[i] > '9' && w.s[i] < 'A'))
-                fail(ps, "result \"%s\" is no error name", quoted(w, q));
-        return is(w, "!ENOMEM")   ? RES_ENOMEM
-               : is(w, "!EACCES") ? RES_EACCES
-               : is(w, "!EFAULT") ? RES_EFAULT
-                                  : RES_OTHER;
-    }
-    *res = hex_of(ps, w, "result");
-    return RES_OK;
+    if (!line_ends(ps)) return;
+    if (ev->call == TOUCH) parse_touched(ps, w, ev);
+    else if (w.n > 1 && w.s[0] == '!') ev->error = error_of(ps, (struct token){w.s + 1, w.n - 1});
+    else ev->res = hex_of(ps, w, "result");
 }
 
-static struct event blank_event(const struct parser *ps) {
+static struct event blank_event(struct parser *ps) {
     struct event ev = {.line = ps->line, .call = NO_CALL, .space = NONE, .other = NONE, .starts = NONE};
+    ev.kernel_end = ps->kernel_end;
+    ps->kernel_end = 0;
     return ev;
 }
 
 /* exec: the caller, perhaps the first thread of all, goes on in a new space whose `map` follows. */
 static void parse_exec(struct parser *ps, uint32_t thread, struct event *ev) {
-    struct args a = {0};
-    uint64_t res;
+    struct names names = {0};
     uint32_t lane = known(&ps->threads, thread);
-    parse_args(ps, call_forms[EXECVE].args, &a);
+    parse_args(ps, call_forms[EXECVE].args, ev, &names);
     ev->call = EXECVE;
-    ev->result = (uint8_t)parse_result(ps, EXECVE, &res);
-    if (!inside(ps, a.x[1], 0, "break") || ps->failed) return;
+    parse_result(ps, ev);
+    if (!inside(ps, ev->x[1], 0, "break") || ps->failed) return;
     if (lane != NONE && ps->lane.at[lane].gone) fail(ps, "thread t%u has exited", thread);
-    if (ev->result != RES_OK || ps->failed) {
+    if (ev->error || ps->failed) {
         if (lane == NONE) fail(ps, "thread t%u has no space", thread);
         else ev->lane = lane;
         return;
     }
-    uint32_t space = new_space(ps, a.space, a.x[1], false);
+    uint32_t space = new_space(ps, names.space, ev->x[0], ev->x[1], false);
     if (lane == NONE) lane = new_lane(ps, thread, space);
     if (ps->failed) return;
     ev->space = ps->lane.at[lane].space;
@@ -602,17 +633,15 @@ static bool calling_lane(struct parser *ps, uint32_t thread, struct event *ev, b
 }
 
 static void parse_fault(struct parser *ps, struct event *ev) {
-    ev->lo = hex(ps, "address");
-    ev->op = OP_FAULT;
-    if (ev->lo >= SLICE) ev->op = OP_NONE; /* a wild pointer */
+    ev->x[0] = hex(ps, "address");
+    ev->op = ev->x[0] < SPACE_END ? OP_FAULT : OP_NONE; /* a wild pointer */
     line_ends(ps);
 }
 
 static void parse_thread_line(struct parser *ps, struct token who) {
     char q[41];
     struct event ev = blank_event(ps);
-    struct args a = {0};
-    uint64_t res;
+    struct names names = {0};
     uint32_t thread = id_of(ps, who, 't', "thread");
     struct token w = field(ps, "call");
     if (ps->failed) return;
@@ -621,6 +650,7 @@ static void parse_thread_line(struct parser *ps, struct token who) {
     } else if (is(w, "barrier")) {
         if (thread) fail(ps, "a barrier is met by t0");
         ev.op = OP_BARRIER;
+        ev.meets[0] = (struct span){0, SPACE_END};
         line_ends(ps);
     } else if (!calling_lane(ps, thread, &ev, is(w, "exit"))) {
         return;
@@ -635,9 +665,9 @@ static void parse_thread_line(struct parser *ps, struct token who) {
             fail(ps, "call \"%s\" is unknown", quoted(w, q));
             return;
         }
-        parse_args(ps, call_forms[ev.call].args, &a);
-        ev.result = (uint8_t)parse_result(ps, (enum call)ev.call, &res);
-        if (!ps->failed) lower_call(ps, &ev, &a, res);
+        parse_args(ps, call_forms[ev.call].args, &ev, &names);
+        parse_result(ps, &ev);
+        if (!ps->failed) parse_effect(ps, &ev, &names);
     }
     if (!ps->failed) PUSH(ps, ps->t->events, ev);
 }
@@ -704,11 +734,11 @@ static void parse_checkpoint(struct parser *ps, bool full) {
     if (!dot) fail(ps, "the file ends inside a map");
     if (ps->failed) return;
     struct space_state *s = &ps->space.at[ev.space];
-    if (!s->born && !full) fail(ps, "space a%u has no map yet", ps->t->space_names.at[ev.space]);
+    if (!s->born && !full) fail(ps, "space a%u has no map yet", ps->t->spaces.at[ev.space].name);
     ev.op = s->born ? (s->lost ? OP_NONE : OP_CHECK) : OP_BIRTH;
     s->born = true;
     ev.other = (uint32_t)ps->t->checks.n;
-    ev.hi = SLICE;
+    ev.meets[0] = (struct span){0, SPACE_END};
     PUSH(ps, ps->t->checks, check);
     PUSH(ps, ps->t->events, ev);
 }
@@ -717,11 +747,14 @@ static void parse_grow(struct parser *ps) {
     struct event ev = blank_event(ps);
     ev.op = OP_GROW;
     ev.space = space_field(ps);
-    ev.hi = hex(ps, "old start");
-    ev.lo = hex(ps, "new start");
+    ev.x[0] = hex(ps, "old start");
+    ev.x[1] = hex(ps, "new start");
     if (!line_ends(ps)) return;
-    if (ev.lo >= ev.hi) fail(ps, "an area grows down to a lower address");
-    else if (inside(ps, ev.hi, 1, "area")) PUSH(ps, ps->t->events, ev);
+    if (ev.x[1] >= ev.x[0]) fail(ps, "an area grows down to a lower address");
+    else if (inside(ps, ev.x[0], 1, "area")) {
+        ev.meets[0] = with_guard(ev.x[1], ev.x[0] + 1);
+        PUSH(ps, ps->t->events, ev);
+    }
 }
 
 /* The last space that ends stays in the map: there would be nothing left to look at. */
@@ -732,7 +765,7 @@ static void parse_end(struct parser *ps) {
     if (!line_ends(ps)) return;
     ps->space.at[ev.space].ended = true;
     ev.op = --ps->live_spaces ? OP_END : OP_NONE;
-    ev.hi = SLICE;
+    ev.meets[0] = (struct span){0, SPACE_END};
     PUSH(ps, ps->t->events, ev);
 }
 
@@ -754,10 +787,9 @@ static void parse_window(struct parser *ps) {
 /* as aN BRK0 BRK t1 t2 ... */
 static void parse_as(struct parser *ps) {
     uint32_t number = id_of(ps, field(ps, "space"), 'a', "space");
-    (void)hex(ps, "first break");
-    uint64_t brk = hex(ps, "break");
-    if (!inside(ps, brk, 0, "break")) return;
-    uint32_t space = new_space(ps, number, brk, true);
+    uint64_t brk0 = hex(ps, "first break"), brk = hex(ps, "break");
+    if (!inside(ps, brk, 0, "break") || !inside(ps, brk0, 0, "first break")) return;
+    uint32_t space = new_space(ps, number, brk0, brk, true);
     do (void)new_lane(ps, id_of(ps, field(ps, "thread"), 't', "thread"), space);
     while (ps->p && !ps->failed);
 }
@@ -771,21 +803,41 @@ static void parse_object(struct parser *ps) {
     size_t i = 0;
     while (i < sizeof classes / sizeof *classes && !is(w, classes[i])) i++;
     if (i == sizeof classes / sizeof *classes) fail(ps, "class \"%s\" is unknown", quoted(w, q));
-    if (ps->p) (void)hex(ps, "size");
+    struct object object = {.disk = i < 4, .sized = ps->p != NULL};
+    if (ps->p) object.size = hex(ps, "size");
     if (!n) fail(ps, "objects begin with f1");
-    if (line_ends(ps)) learn(ps, &ps->objects, n, 0);
+    if (!line_ends(ps)) return;
+    learn(ps, &ps->t->object_ids, n, (uint32_t)ps->t->objects.n);
+    PUSH(ps, ps->t->objects, object);
 }
 
-/* Two remarks matter: the program's name, and "# tN killed inside a call": no checks after that. */
+/* A number of a version like 6.18.44, and the place behind the dot that follows. */
+static unsigned version_part(const char **at, const char *end) {
+    unsigned n = 0;
+    for (; *at < end && **at >= '0' && **at <= '9' && n < 1000; ++*at) n = n * 10 + (unsigned)(**at - '0');
+    if (*at < end && **at == '.') ++*at;
+    return n;
+}
+
+/* Four remarks matter: the program's name, the kernel's version, "# tN killed inside a call": no checks after that, and
+ * kdiff's "# kernel-area-end: ADDRESS". */
 static void parse_remark(struct parser *ps) {
     struct trace *t = ps->t;
-    static const char program[] = "# program: ";
+    static const char program[] = "# program: ", kernel[] = "# kernel: Linux ";
+    static const char area[] = "# kernel-area-end: ";
     size_t n = (size_t)(ps->line_end - ps->p);
     if (n >= sizeof program && !memcmp(ps->p, program, sizeof program - 1)) {
         struct token w = {ps->p + sizeof program - 1, n - (sizeof program - 1)};
         for (n = 0; n < w.n && n < sizeof t->program - 1; n++)
             t->program[n] = w.s[n] >= ' ' && w.s[n] < 127 ? w.s[n] : '?';
         t->program[n] = 0;
+    } else if (n > sizeof kernel - 1 && !memcmp(ps->p, kernel, sizeof kernel - 1)) {
+        const char *at = ps->p + sizeof kernel - 1;
+        t->kernel_major = version_part(&at, ps->line_end);
+        t->kernel_minor = version_part(&at, ps->line_end);
+    } else if (n > sizeof area - 1 && !memcmp(ps->p, area, sizeof area - 1)) {
+        const char *at = ps->p + sizeof area - 1;
+        ps->kernel_end = hex_of(ps, (struct token){at, (size_t)(ps->line_end - at)}, "end of an area");
     } else if (memmem(ps->p, n, "killed inside", 13) && n > 3 && ps->p[2] == 't') {
         ps->p += 2;
         uint32_t lane = known(&ps->threads, id_of(ps, field(ps, "thread"), 't', "thread"));
@@ -809,7 +861,7 @@ static void parse_line(struct parser *ps) {
     else if (is(w, "window")) parse_window(ps);
     else if (is(w, "as")) parse_as(ps);
     else if (is(w, "limit")) {
-        (void)hex(ps, "limit");
+        ps->t->stack_limit = hex(ps, "limit");
         line_ends(ps);
     } else fail(ps, "line begins with \"%s\", which is unknown", quoted(w, q));
 }
@@ -817,7 +869,9 @@ static void parse_line(struct parser *ps) {
 static void free_trace(struct trace *t) {
     free(t->events.at);
     free(t->checks.at);
-    free(t->space_names.at);
+    free(t->spaces.at);
+    free(t->objects.at);
+    free(t->object_ids.at);
     free(t->lane_names.at);
     free(t->pieces.at);
     memset(t, 0, sizeof *t);
@@ -827,6 +881,7 @@ static void free_trace(struct trace *t) {
 static int parse_trace(const char *name, const char *text, size_t len, struct trace *out, char *err, size_t errlen) {
     struct parser ps = {.name = name, .t = out, .text = text, .end = text + len, .err = err, .errlen = errlen};
     memset(out, 0, sizeof *out);
+    out->stack_limit = UINT64_C(8) << 20;
     if (errlen) err[0] = 0;
     PUSH(&ps, ps.lane, ((struct lane_state){NONE, true})); /* lane 0 */
     PUSH(&ps, out->lane_names, 0u);
@@ -838,7 +893,6 @@ static int parse_trace(const char *name, const char *text, size_t len, struct tr
     while (next_line(&ps)) parse_line(&ps);
     free(ps.threads.at);
     free(ps.spaces.at);
-    free(ps.objects.at);
     free(ps.space.at);
     free(ps.lane.at);
     if (ps.failed) free_trace(out);
