@@ -427,6 +427,13 @@ static void spoil_mmap(struct asker *t, struct mapping *m) {
         break;
     }
 }
+/* With several threads a hint must not depend on what lies in a neighbour's part: the end of an odd hint, or the 2 MiB
+ * more that the kernel wants to be free for a large piece of a disk file. */
+static void stay_in_part(struct asker *t, struct mapping *m) {
+    if (nthreads == 1 || m->a < t->lo || m->a >= t->hi || (m->flags & (MAP_FIXED | MAP_FIXED_NOREPLACE))) return;
+    if (m->len > t->hi - m->a) m->len = (t->hi - m->a) & -PG;
+    if (m->fd >= 0 && t->hi - m->a - m->len < 512 * PG) m->flags |= MAP_FIXED_NOREPLACE;
+}
 static void q_mmap(struct asker *t) {
     struct mapping m = {0};
     m.a = paddr(t);
@@ -444,6 +451,7 @@ static void q_mmap(struct asker *t) {
         if (below(&t->r, 2)) m.prot = 3;
     }
     spoil_mmap(t, &m);
+    stay_in_part(t, &m);
     long r = call_kernel(SYS_mmap, m.a, m.len, m.prot, m.flags, m.fd, m.off);
     int ok = (u64)r <= (u64)-4096;
     struct pq q;
