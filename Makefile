@@ -33,7 +33,7 @@ TEST_FLAGS := $(BASE_FLAGS) $(TEST_WARN) -DIVSKIP_CONFIG='"tests/config.h"'
 STEP_FLAGS := $(TEST_FLAGS) -DIVSKIP_ATOMICS='"tests/step_atomics.h"'
 
 # The step binary stops threads between two atomic accesses; it is built apart, with other atomics. conform.c is for ports (kernel.mk).
-STEP_ONLY := parked design_cases steps
+STEP_ONLY := parked design_cases steps addr_parked
 COMMON := check support model implementation rcu_threads
 SUITE := $(filter-out $(STEP_ONLY) $(COMMON) run conform,$(basename $(notdir $(wildcard tests/*.c))))
 STEPS := $(filter $(STEP_ONLY),$(basename $(notdir $(wildcard tests/*.c))))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ivaddr.h - an address space on an interval skiplist: map, unmap, protect, remap, advise, brk, stacks that grow, locked
- * memory, limits and fork with Linux's results, errors and partial effects; disjoint operations run in parallel.
+ * ivaddr.h - an address space on an interval skiplist: map, unmap, protect, remap, advise, brk, stacks that grow,
+ * locked memory, limits and fork with Linux's results, errors and partial effects; disjoint operations run in parallel.
  *
  *     #define IVADDR_IMPLEMENTATION            // in exactly one .c file; brings the bodies of ivskip.h too
  *     #include "ivaddr.h"
@@ -27,7 +27,75 @@
  *
  * MANUAL
  *
- *   (to come)
+ * 1. Concepts
+ *
+ *   space      addresses [lo, hi) of a process, in pages; kept by the caller (struct iva_space).
+ *   area       one interval of it with equal rights, flags and object: Linux's VMA. A node of the space's ivs_map. Its
+ *              bounds, object and offset never change; rights and flags are one word, which may.
+ *   object     a word of the host's (a file, shared memory; 0: private anonymous memory), and an offset in it.
+ *   host bytes what the host keeps beside each area: split, joined, copied and released through its callbacks.
+ *   gate       who works on parts (LR, LW) and who on the whole (GR, GW). Operations take it by themselves.
+ *   counter    a number with a limit: pages in all, locked pages, areas.
+ *
+ *   Requests are what a program passed: unrounded, unchecked. The answer is Linux's (6.18, x86-64), its partial effects
+ *   included; each function says which.
+ *
+ * 2. How an operation goes
+ *
+ *   It takes the gate in LW, locks its range (in the map, where finding and locking are one walk), decides by what it
+ *   finds, makes all new areas, asks the host's callbacks, charges the counters, and then swaps the old areas
+ *   for the new ones in one step. Where an area must be joined with a neighbour, that one is locked too; where not,
+ *   neighbours are not touched. A change of one whole area's rights or flags that joins nothing happens in place. A
+ *   move locks source and target, and commits the target first.
+ *
+ * 3. Guarantees
+ *
+ *   G1  Every operation but a move with two commits takes effect at one instant between call and return, seen by all.
+ *   G2  An error changes nothing, but for the partial effects that Linux has and the function names. A callback or an
+ *       allocation that fails: nothing has changed, nothing is owed.
+ *   G3  No counter is ever above its limit (but where the limit was set below it). A charge is refused only if it did
+ *       not fit at an instant of the call, counted with what other operations had charged and were about to commit.
+ *   G4  When nobody is at work, the counters are the sums over the areas.
+ *   G5  Operations whose ranges lie two areas apart run in parallel. One that stops for ever stops those who want its
+ *       range, the areas beside it, or the whole.
+ *   G6  Queries take no lock and never wait (G1 to G3 of ivskip.h).
+ *   G7  Areas that may be one are one, after each operation that changes them (fork aside, as in Linux).
+ *   G8  A place that the policy chose was free, and right by the policy, at an instant of the call. -ENOMEM for want of
+ *       room is said only after a look at a space that was held still.
+ *
+ * 4. Progress
+ *
+ *   As ivskip's: queries wait-free for a bounded number of concurrent inserts; changes block on the holders of what
+ *   they need. Lock order: gate, ranges ascending, the host's own.
+ *
+ * 5. Placement
+ *
+ *   LINUX: the highest gap below the base; private anonymous pieces that are multiples of 2 MiB, and pieces of disk
+ *   files (IVA_CONGRUENT) that hold an aligned 2 MiB, at an address congruent to the offset. Above the base only if
+ *   there is nothing below. BOTTOM_UP: the lowest gap. HOOK: what the host proposes, if free. A hint that is free is
+ *   taken as it is. A search begins where the first gap of that size can be (the space remembers), so it costs a few
+ *   steps also in a space of 65,000 areas; after ivs_map_tune each step costs less.
+ *
+ * 6. Options: those of ivskip.h, and
+ *
+ *   IVADDR_IMPLEMENTATION   bodies are compiled here, those of ivskip.h too; in one file of a program
+ *   IVADDR_STATIC           all is private to this file (implies the implementation, and IVSKIP_STATIC)
+ *
+ * 7. Linux behaviour that is left out, and why
+ *
+ *   huge pages (MAP_HUGETLB), MAP_32BIT      -EOPNOTSUPP: other pools, other windows
+ *   MAP_DROPPABLE, mseal, userfaultfd, pkeys no effect on what is where; a host adds flags (IVA_HOST_FLAGS)
+ *   what fills memory (POPULATE, mlock)      the host's: it hears of areas; but mlock says -ENOMEM where it could not
+ *                                            be filled
+ *   length of files, memory cgroups,         the host's
+ *   overcommit, RLIMIT_DATA
+ *   VMAs kept apart by anon_vma, mremap      here equal neighbours are one, so a remap across them succeeds
+ *   over such a border is -EFAULT
+ *   a limit or want of memory met half-way   Linux keeps what was done so far; here nothing has changed
+ *   RLIMIT_MEMLOCK of a map or a lock        Linux adds what is replaced or locked already; here the difference counts
+ *   65530 areas                              Linux refuses some calls a few areas earlier; here the sum counts
+ *   REMOVE, COLD, ... beyond their checks    the host's `advise`
+ *   shared areas that grow up, other arches  no hosts
  */
 #ifndef IVADDR_H
 #define IVADDR_H
@@ -240,10 +308,10 @@ struct iva_place {
 };
 
 /*
- * The host's callbacks. Any may be NULL; alloc and free come together. alloc, free and release get the ctx of the domain
- * (that of the space, if the space has its own), the others that of the space. None may call the space. Those that return
- * int may refuse with a negative error: the operation then fails with it, and nothing has changed. They run with the
- * range locked, outside read sections, and may sleep, unless it says otherwise.
+ * The host's callbacks. Any may be NULL; alloc and free come together. alloc, free and release get the ctx of the
+ * domain (that of the space, if the space has its own), the others that of the space. None may call the space. Those
+ * that return int may refuse with a negative error: the operation then fails with it, and nothing has changed. They
+ * run with the range locked, outside read sections, and may sleep, unless it says otherwise.
  *
  * Who owns what: each area has the host's bytes, which the library copies plainly. If they, or the object, are counted,
  * each area owns one count: one comes with a successful iva_space_map; `split` and `copy` take one for the new
@@ -253,8 +321,8 @@ struct iva_ops {
     /* As of ivs_domain_ops. */
     void *(*alloc)(void *ctx, size_t bytes, unsigned flags);
     void (*free)(void *ctx, void *memory, size_t bytes);
-    /* The end of an area, after a grace period, or at once for one that was made for an operation that then failed. Must
-     * not sleep or wait. */
+    /* The end of an area, after a grace period, or at once for one that was made for an operation that then failed.
+     * Must not sleep or wait. */
     void (*release)(void *ctx, const struct iva_view *area);
     /* May `right`, which begins where `left` ends, be one area with it? Asked where flags and object are equal and the
      * offset goes on (or there is no object). NULL: yes. Must depend on its arguments only, and not sleep. */
@@ -485,8 +553,8 @@ IVA_API int iva_counter_init(struct iva_counter *counter, uint64_t limit) IVS_MU
  *  Lifetime: the memory may be reused. */
 IVA_API int iva_counter_destroy(struct iva_counter *counter);
 
-/** Adds `amount` if the sum stays within the limit: never above it, and refused only if at some instant of the call it did
- *  not fit.
+/** Adds `amount` if the sum stays within the limit: never above it, and refused only if at some instant of the call it
+ *  did not fit.
  *  Context: any; does not sleep.
  *  Progress: lock-free.
  *  Ordering: acquire and release, with uncharges and charges. Linearizable.
@@ -652,29 +720,29 @@ IVA_API int iva_space_init(struct iva_space *space, const struct iva_space_confi
 IVA_API int iva_space_destroy(struct iva_space *space) IVS_MUST_CHECK;
 
 /** Makes `child` a copy of `parent` as fork does: without the areas that are DONTFORK, nothing locked, the same
- *  configuration, limits and heap. `copy` is called for each area. `child` gets the parent's ops and ctx, or `ctx` if that
- *  is not NULL, and the parent's domain if that is a shared one, else one of its own.
+ *  configuration, limits and heap. `copy` is called for each area. `child` gets the parent's ops and ctx, or `ctx` if
+ *  that is not NULL, and the parent's domain if that is a shared one, else one of its own.
  *  Context: outside read sections; sleeps. Takes the parent's gate in GR: one instant of the parent is copied.
  *  Progress: linear in the areas; updates of the parent wait, queries do not.
  *  Ordering: all that was done in the parent before is in the child.
- *  Returns: 0; -EINVAL; -ENOMEM; -EDEADLK; what `copy` returned. On an error the child is no space and all that was made
- *  for it has been released; the parent is as it was.
+ *  Returns: 0; -EINVAL; -ENOMEM; -EDEADLK; what `copy` returned. On an error the child is no space and all that was
+ *  made for it has been released; the parent is as it was.
  *  Lifetime: child: as iva_space_init. */
 IVA_API int iva_space_fork(struct iva_space *parent, struct iva_space *child, void *ctx) IVS_MUST_CHECK;
 
 /* -------------------------------------------------------------------------------- API: operations */
 
-/** mmap. Where: FIXED, at the address, over what is there; FIXED_NOREPLACE, there or not at all; else at the hint, if it
- *  is free, or where the policy says.
+/** mmap. Where: FIXED, at the address, over what is there; FIXED_NOREPLACE, there or not at all; else at the hint, if
+ *  it is free, or where the policy says.
  *  Context: outside read sections; sleeps.
  *  Progress: blocking: waits for holders of the range and of the areas beside it.
  *  Ordering: acquire and release. Linearizable; the place that the policy chose was right at one instant of the call.
- *  Returns: 0 and the place in *address; -EINVAL: length 0, address or offset not a multiple of the page, no type, grows
- *  down but not private anonymous, bits of extra; -ENOMEM: no memory, no room, too long, beyond the end, limits of total
- *  or number; -EPERM: fixed below `lo`, locked with a limit of 0, not to be executed; -EAGAIN: limit of locked memory;
- *  -EEXIST: not free; -EACCES: the object's access; -EOVERFLOW: the offset; -EOPNOTSUPP: unknown flag with
- *  SHARED_VALIDATE, or a flag left out; -EDEADLK; what `merge` returned. On an error nothing has changed and the host's
- *  counts are still the caller's.
+ *  Returns: 0 and the place in *address; -EINVAL: length 0, address or offset not a multiple of the page, no type,
+ *  grows down but not private anonymous, bits of extra; -ENOMEM: no memory, no room, too long, beyond the end, limits
+ *  of total or number; -EPERM: fixed below `lo`, locked with a limit of 0, not to be executed; -EAGAIN: limit of
+ *  locked memory; -EEXIST: not free; -EACCES: the object's access; -EOVERFLOW: the offset; -EOPNOTSUPP: unknown flag
+ *  with SHARED_VALIDATE, or a flag left out; -EDEADLK; what `merge` returned. On an error nothing has changed and the
+ *  host's counts are still the caller's.
  *  Lifetime: the area lives until it is unmapped or replaced.
  *  Source: IntervalVM, SOSP 2025, sections 4 and 5; the semantics are Linux's. */
 IVA_API int iva_space_map(struct iva_space *space, const struct iva_map_request *request,
@@ -695,9 +763,9 @@ IVA_API int iva_space_unmap(struct iva_space *space, uint64_t address, uint64_t 
  *  Progress: as iva_space_map.
  *  Ordering: as iva_space_map. Linearizable.
  *  Returns: 0; -EINVAL: not a multiple of the page, both GROWS flags, GROWSUP, GROWSDOWN on one that does not, unknown
- *  bits; -ENOMEM: beyond 2^64, or a hole: what lies before the first hole *has changed*; -EACCES: an area denies it: what
- *  lies before it has changed; -ENOMEM (no memory, limit of areas), -EDEADLK, what `split` or `merge` returned: nothing
- *  has changed.
+ *  bits; -ENOMEM: beyond 2^64, or a hole: what lies before the first hole *has changed*; -EACCES: an area denies it:
+ *  what lies before it has changed; -ENOMEM (no memory, limit of areas), -EDEADLK, what `split` or `merge` returned:
+ *  nothing has changed.
  *  Lifetime: none. */
 IVA_API int iva_space_protect(struct iva_space *space, uint64_t address, uint64_t length,
                               uint64_t rights) IVS_MUST_CHECK;
@@ -707,13 +775,13 @@ IVA_API int iva_space_protect(struct iva_space *space, uint64_t address, uint64_
  *  DONTUNMAP leaves the source mapped (its pages move). old_length 0 doubles a shared area.
  *  Context: as iva_space_map.
  *  Progress: as iva_space_map; a move locks both ranges, ascending.
- *  Ordering: as iva_space_map. A move that needs two commits makes the target appear before the source goes: a reader may
- *  see both. All else is linearizable.
+ *  Ordering: as iva_space_map. A move that needs two commits makes the target appear before the source goes: a reader
+ *  may see both. All else is linearizable.
  *  Returns: 0 and the place in *address; -EINVAL: unknown flag, not a multiple of the page, new length 0 or longer than
  *  the space, FIXED or DONTUNMAP without MAYMOVE, DONTUNMAP with another length, source and target meet, length 0 of a
  *  private area; -EFAULT: no area at `old`, or the range goes past its end, or it is SPECIAL; -ENOMEM: no room, limits,
- *  memory; -EAGAIN: limit of locked memory; -EPERM: below `lo`; -EDEADLK; what `split`, `merge` or `copy` returned. On an
- *  error nothing has changed, with one exception: length 0, FIXED onto itself unmaps the target, then says -EFAULT.
+ *  memory; -EAGAIN: limit of locked memory; -EPERM: below `lo`; -EDEADLK; what `split`, `merge` or `copy` returned. On
+ *  an error nothing has changed, with one exception: length 0, FIXED onto itself unmaps the target, then says -EFAULT.
  *  Lifetime: as iva_space_unmap. */
 IVA_API int iva_space_remap(struct iva_space *space, uint64_t old, uint64_t old_length, uint64_t new_length,
                             unsigned flags, uint64_t target, uint64_t *address) IVS_MUST_CHECK;
@@ -722,9 +790,9 @@ IVA_API int iva_space_remap(struct iva_space *space, uint64_t old, uint64_t old_
  *  Context: as iva_space_map.
  *  Progress: as iva_space_map.
  *  Ordering: as iva_space_map. Linearizable, as far as flags are concerned.
- *  Returns: 0; -EINVAL: unknown advice, not a multiple of the page, beyond 2^64; DONTNEED, FREE, REMOVE, COLD, PAGEOUT of a
- *  locked area, FREE and WIPEONFORK of one that is not private anonymous, REMOVE of one without an object, DOFORK and
- *  DODUMP of a SPECIAL one; -EACCES: REMOVE of one that may not be written or is not shared; what
+ *  Returns: 0; -EINVAL: unknown advice, not a multiple of the page, beyond 2^64; DONTNEED, FREE, REMOVE, COLD, PAGEOUT
+ *  of a locked area, FREE and WIPEONFORK of one that is not private anonymous, REMOVE of one without an object, DOFORK
+ *  and DODUMP of a SPECIAL one; -EACCES: REMOVE of one that may not be written or is not shared; what
  *  `advise` returned: what lies before that area is done; -ENOMEM: a hole; or no memory, limit of areas: nothing has
  *  changed; -EDEADLK; what `split` or `merge` returned: nothing has changed.
  *  Lifetime: none. */
@@ -763,8 +831,8 @@ IVA_API int iva_space_unlock(struct iva_space *space, uint64_t address, uint64_t
  *  Context: outside read sections; sleeps. Takes the gate in GW.
  *  Progress: linear in the areas; all updates wait.
  *  Ordering: as iva_space_map. Linearizable.
- *  Returns: 0; -EINVAL: no or unknown flags, ONFAULT alone; -EPERM: the limit is 0; -ENOMEM: over the limit, or no memory;
- *  -EDEADLK; what `split` or `merge` returned. On an error nothing has changed.
+ *  Returns: 0; -EINVAL: no or unknown flags, ONFAULT alone; -EPERM: the limit is 0; -ENOMEM: over the limit, or no
+ *  memory; -EDEADLK; what `split` or `merge` returned. On an error nothing has changed.
  *  Lifetime: none. */
 IVA_API int iva_space_lock_all(struct iva_space *space, unsigned flags) IVS_MUST_CHECK;
 
@@ -783,8 +851,8 @@ IVA_API int iva_space_unlock_all(struct iva_space *space) IVS_MUST_CHECK;
  *  Progress: as ivs_map_query_rcu; growth: as iva_space_map.
  *  Ordering: as ivs_map_query_rcu.
  *  Returns: 0 and the area in *view (which may be NULL); -EFAULT: no area, nor one that may grow so far; -EACCES: its
- *  rights say no (it has grown all the same); -EINVAL: no such access; -ENOMEM: growth was refused by a limit or for want
- *  of memory; -EDEADLK; what `split` or `merge` returned.
+ *  rights say no (it has grown all the same); -EINVAL: no such access; -ENOMEM: growth was refused by a limit or for
+ *  want of memory; -EDEADLK; what `split` or `merge` returned.
  *  Lifetime: the view is a copy, true at one instant of the call. */
 IVA_API int iva_space_touch(struct iva_space *space, uint64_t address, uint64_t access,
                             struct iva_view *view) IVS_MUST_CHECK;
@@ -898,13 +966,14 @@ static inline uint64_t iva_area_flags(const struct iva_area *area) {
  *
  *   A1  an operation decides only by what its locks hold still: the locked areas, the empty space around them, and the
  *       two areas beside that space (ivs_lock_before, ivs_lock_after). What was seen without a lock is a guess.
- *   A2  first everything that may fail: nodes, callbacks, charges. Then one swap (of a move with two locks: target, then
- *       source), which cannot fail. A charge is never taken back to be asked for again.
+ *   A2  first everything that may fail: nodes, callbacks, charges. Then one swap (of a move with two locks: target,
+ *       then source), which cannot fail. What one counter granted goes back if another
+ *       refuses.
  *   A3  counters are charged before the commit and uncharged after it, by the difference that the commit makes.
- *   A4  an area's word changes in place only under the lock that has its node among the locked ones, and only if it is the
- *       one change of the operation.
- *   A5  whoever leaves more room than there was counts it in frees_ after its commit, and then corrects the facts that are
- *       not true any more. Whoever learns a fact looks at frees_ before its search and after it wrote: one of
+ *   A4  an area's word changes in place only under the lock that has its node among the locked ones, and only if it is
+ *       the one change of the operation.
+ *   A5  whoever leaves more room than there was counts it in frees_ after its commit, and then corrects the facts that
+ *       are not true any more. Whoever learns a fact looks at frees_ before its search and after it wrote: one of
  *       the two sees the other.
  *   A6  two ranges are locked in ascending order, and only with an area between them; else as one.
  *
@@ -1223,8 +1292,8 @@ static uint64_t iva_guard_start_(const struct iva_space *space, const struct ivs
 /* -------------------------------------------------------------------------------- facts about gaps */
 
 /*
- * A search for a gap begins at the base and goes away from it. So that it does not meet the same small gaps on every call,
- * it keeps for each size (by power of two) how far from the base the first gap of that size, or more, can be at
+ * A search for a gap begins at the base and goes away from it. So that it does not meet the same small gaps on every
+ * call, it keeps for each size (by power of two) how far from the base the first gap of that size, or more, can be at
  * all. `frees_` and `learning_` keep that true [A5]; a fact that is less than could be known is no harm.
  */
 
@@ -1289,9 +1358,9 @@ static void iva_forget_(struct iva_space *space, uint64_t start, uint64_t last) 
 #define IVA_STEPS_ 3 /* areas that a search may pass before it notes what it learnt */
 
 /*
- * The highest gap of `bytes` below the base that begins at `lo` or above. In a read section. As in Linux, the guard gap of
- * what grows down counts only if the gap right below would do without it; then it bounds all that comes after. Facts are
- * about gaps as such: what is learnt ends where a guard gap first came in.
+ * The highest gap of `bytes` below the base that begins at `lo` or above. In a read section. As in Linux, the guard
+ * gap of what grows down counts only if the gap right below would do without it; then it bounds all that comes after.
+ * Facts are about gaps as such: what is learnt ends where a guard gap first came in.
  */
 static bool iva_gap_below_(struct iva_space *space, uint64_t bytes, uint64_t *start) {
     uint64_t frees = ivs_load_acquire_64_(&space->frees_); /* [P5] before the search */
@@ -1857,14 +1926,15 @@ enum { IVA_AGAIN_ = 1 }; /* of a try: nothing was done, once more */
 
 struct iva_reach_ {
     uint64_t start, last;
-    bool left, right; /* with the area that ends, begins there: it is to be joined */
+    bool left, right; /* with the area before, after: it is to be joined. Then these are keys of it: */
+    uint64_t low, high;
 };
 
 /* An operation that changes one range, or two. */
 struct iva_work_ {
     struct iva_space *space;
-    /* Under the locks [A1]: sets the edits (edit[i] lies in range[i]) and `result`, the answer once they are done. Returns
-     * true if there is something to do; false: `result` is the answer. */
+    /* Under the locks [A1]: sets the edits (edit[i] lies in range[i]) and `result`, the answer once they are done.
+     * Returns true if there is something to do; false: `result` is the answer. */
     bool (*plan)(struct iva_work_ *work);
     void (*done)(struct iva_work_ *work); /* after the commit, before the unlock; may be NULL */
     struct iva_reach_ range[2];           /* ascending */
@@ -1887,8 +1957,8 @@ struct iva_work_ {
 
 static int iva_work_lock_one_(struct iva_work_ *work, unsigned first, unsigned end, struct ivs_lock *lock) {
     const struct iva_reach_ *from = &work->range[first], *to = &work->range[end - 1];
-    uint64_t start = from->start - (from->left && from->start ? 1 : 0);
-    uint64_t last = to->last + (to->right && to->last < UINT64_MAX ? 1 : 0);
+    uint64_t start = from->left && from->low < from->start ? from->low : from->start;
+    uint64_t last = to->right && to->high > to->last ? to->high : to->last;
     return ivs_map_lock(&work->space->map_, start, last + 1, lock);
 }
 
@@ -1898,12 +1968,15 @@ static void iva_work_unlock_(struct iva_work_ *work) {
 
 static int iva_work_lock_(struct iva_work_ *work) {
     struct ivs_node *after;
+    uint64_t second;
     int r;
     work->locks = 1;
     r = iva_work_lock_one_(work, 0, 1, &work->lock[0]);
     if (r || work->ranges == 1) return r;
     after = ivs_lock_after(&work->lock[0]);
-    if (after && after->last < work->range[1].start - (work->range[1].left ? 1 : 0)) { /* [A6] */
+    second =
+        work->range[1].left && work->range[1].low < work->range[1].start ? work->range[1].low : work->range[1].start;
+    if (after && after->last < second) { /* [A6] */
         r = iva_work_lock_one_(work, 1, 2, &work->lock[1]);
         if (r) (void)ivs_map_unlock(&work->lock[0]);
         else work->locks = 2;
@@ -1928,8 +2001,14 @@ static bool iva_work_count_(struct iva_work_ *work, size_t *need) {
                 pass->edit[pass->edits++] = &work->edit[k];
         iva_pass_begin_(pass, NULL, 0);
         (void)iva_pass_run_(pass);
-        if (pass->wants_left && !left->left) wider = left->left = true;
-        if (pass->wants_right && !right->right) wider = right->right = true;
+        if (pass->wants_left) {
+            wider = left->left = true;
+            left->low = pass->lock->floor - 1;
+        }
+        if (pass->wants_right) {
+            wider = right->right = true;
+            right->high = pass->lock->ceiling;
+        }
         if (!iva_pass_idle_(pass) && !iva_pass_in_place_(pass)) *need += pass->count;
     }
     return !wider;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Random calls, bad arguments included, against a model of one entry a page: results, effects, and places. Before each call
- * succeeds, it is made to fail at each of its callbacks and allocations in turn, which must change nothing.
+ * Random calls, bad arguments included, against a model of one entry a page: results, effects, and places. Before each
+ * call succeeds, it is made to fail at each of its callbacks and allocations in turn, which must change nothing.
  */
 #include "addr.h"
 
