@@ -73,7 +73,7 @@
  *   LINUX: the highest gap below the base; private anonymous pieces that are multiples of 2 MiB, and pieces of disk
  *   files (IVA_CONGRUENT) that hold an aligned 2 MiB, at an address congruent to the offset. Above the base only if
  *   there is nothing below. BOTTOM_UP: the lowest gap. HOOK: what the host proposes, if free. A hint that is free is
- *   taken as it is. A search begins where the first gap of that size can be (the space remembers), so it costs a few
+ *   taken as it is (for large pieces of disk files: if 2 MiB more are free, or nowhere else). A search begins where the first gap of that size can be (the space remembers), so it costs a few
  *   steps also in a space of 65,000 areas; after ivs_map_tune each step costs less.
  *
  * 6. Options: those of ivskip.h, and

@@ -244,6 +244,14 @@ static void make_space(struct worker *w, uint32_t space, const struct piece *bir
         config.ctx = p;
     }
     int rc = iva_space_init(&p->space, &config);
+    if (rc == IVA_EINVAL) { /* no kernel has written such a trace */
+        fprintf(stderr, "%s: a%u: the heap begins at %llx, placement at %llx: that cannot be\n", w->run->name,
+                info->name, (unsigned long long)config.brk, (unsigned long long)config.base);
+        w->tally.bad++;
+        config.brk = config.lo;
+        config.base = 0;
+        rc = iva_space_init(&p->space, &config);
+    }
     if (rc) die("iva_space_init", rc);
     __atomic_store_n(&p->made, true, __ATOMIC_RELEASE);
     if (info->brk != info->brk0 && iva_space_brk(&p->space, info->brk) != info->brk)

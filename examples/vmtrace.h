@@ -705,6 +705,7 @@ static void parse_v_line(struct parser *ps, struct check *check) {
     if (v.obj <= 0) v.off = 0;
     if (!line_ends(ps)) return;
     if (v.lo >= v.hi) fail(ps, "start %llx is not below end %llx", (unsigned long long)v.lo, (unsigned long long)v.hi);
+    else if ((v.lo | v.hi) % PAGE) fail(ps, "v line ends inside a page");
     else if (check->count && v.lo < ps->t->pieces.at[ps->t->pieces.n - 1].hi) fail(ps, "overlaps the v line before");
     else if (inside(ps, v.lo, v.hi - v.lo, "v line")) PUSH(ps, ps->t->pieces, v);
     check->count++;
