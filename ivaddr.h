@@ -331,7 +331,8 @@ struct iva_ops {
     int (*split)(void *ctx, const struct iva_view *old, struct iva_view *part);
     /* `into` takes over the range of `gone`, a neighbour or a part of one. */
     int (*merge)(void *ctx, struct iva_view *into, const struct iva_view *gone);
-    /* `to`, at another address or in the child of a fork, will be what `from` is. */
+    /* `to`, at another address or in the child of a fork, will be what `from` is. For a new heap `from` is a pattern
+     * with the bytes of the configuration. */
     int (*copy)(void *ctx, const struct iva_view *from, struct iva_view *to);
     /* Advice on a part of an area (its bounds are cut to the part), before flags change; may refuse, and what came
      * before in the range stays done. */
@@ -416,7 +417,9 @@ struct iva_space_config {
     bool separate;             /* neighbours are never joined */
     const struct iva_ops *ops; /* NULL: none */
     void *ctx;
-    size_t host_bytes;         /* beside each area; with a shared domain: the domain's */
+    size_t host_bytes; /* beside each area; with a shared domain: the domain's */
+    const void
+        *heap; /* the host's bytes of what brk maps; stays valid; without it brk does so only if host_bytes is 0 */
     struct iva_domain *domain; /* NULL: the space has its own */
     uint64_t limit[4];         /* by enum iva_limit; 0: none (iva_space_set_limit can set 0) */
     uint64_t seed;
@@ -458,7 +461,7 @@ struct iva_map_request {
     uintptr_t object; /* the host's; 0: none (private anonymous memory) */
     uint64_t access;  /* what the object allows: rights; of no effect with IVA_MAP_ANONYMOUS */
     uint64_t extra;   /* flags that the area gets besides: bits of IVA_EXTRA */
-    const void *host; /* the host's bytes of the area, copied; NULL: zero */
+    const void *host; /* the host's bytes of the area, copied; NULL: zero, and `joins` and `merge` are shown NULL */
 };
 
 /* What iva_space_measure found in a range. */
@@ -960,6 +963,12 @@ static inline uint64_t iva_area_flags(const struct iva_area *area) {
 
 #if defined(IVADDR_IMPLEMENTATION) && !defined(IVADDR_IMPLEMENTED_)
 #define IVADDR_IMPLEMENTED_
+
+/* The declarations may have been there before: ivskip.h's bodies, once. */
+#if !defined(IVSKIP_IMPLEMENTATION)
+#define IVSKIP_IMPLEMENTATION
+#endif
+#include "ivskip.h"
 
 /*
  * Rules (cited at the lines that need or keep them)
@@ -2680,6 +2689,7 @@ static bool iva_brk_plan_(struct iva_work_ *work) {
     }
     node = iva_locked_at_(&work->lock[0], old);
     if (!node) node = ivs_lock_after(&work->lock[0]);
+    if (!space->config_.heap && space->domain_->host_bytes_) return false;
     if (node && (node->start <= end || iva_guard_start_(space, node) < end + space->page_)) return false;
     work->result = 0;
     iva_edit_set_(edit, IVA_PUT_, old, end - 1);
@@ -2687,7 +2697,9 @@ static bool iva_brk_plan_(struct iva_work_ *work) {
     edit->piece.view.start = old;
     edit->piece.view.end = end;
     edit->piece.view.flags = IVA_READ | IVA_WRITE | ivs_load_acquire_64_(&space->future_); /* [P7] */
-    edit->piece.origin = IVA_NEW_;
+    edit->piece.view.host = (void *)(uintptr_t)space->config_.heap;
+    edit->piece.from = edit->piece.view;
+    edit->piece.origin = IVA_COPY_;
     edit->piece.changed = true;
     return true;
 }
@@ -3354,5 +3366,15 @@ int iva_space_validate(struct iva_space *space, struct iva_report *report) {
     if (space->gate_.cell_) return iva_wrong_(report, "the gate is held", 0, space->gate_.cell_, 0);
     return 0;
 }
+
+#undef IVA_ASSERT_
+#undef IVA_SPACE_MAGIC_
+#undef IVA_UNIT_LR_
+#undef IVA_UNIT_LW_
+#undef IVA_UNIT_GR_
+#undef IVA_UNIT_GW_
+#undef IVA_MASK_
+#undef IVA_STEPS_
+#undef IVA_FEW_
 
 #endif /* IVADDR_IMPLEMENTATION */

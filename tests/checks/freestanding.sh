@@ -1,9 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# With kernel flags and the hooks of a minimal port the header needs nothing but those hooks, memcpy and memset.
+# With kernel flags and the hooks of a minimal port each header needs nothing but those hooks, memcpy and memset.
 . "$(dirname "$0")/lib.sh"
 cd "$OUT"
-printf '%s\n' '#define IVSKIP_IMPLEMENTATION' '#include "ivskip.h"' >kernel.c
 allowed='^(memcpy|memset|port_[a-z_]+)$'
 
 # compiles_to_hooks COMPILER FLAGS...
@@ -20,8 +19,17 @@ compiles_to_hooks() {
     done
 }
 
-for compiler in $COMPILERS; do compiles_to_hooks $compiler $KERNEL_FLAGS; done
-# Outline atomics would be calls into the compiler's library, which a kernel does not link.
-compiles_to_hooks $CLANG --target=aarch64-none-elf $ANY_KERNEL_FLAGS -mgeneral-regs-only -mno-outline-atomics
-compiles_to_hooks $CLANG --target=riscv64-none-elf $ANY_KERNEL_FLAGS -march=rv64imac -mabi=lp64 -mcmodel=medany
+# The header in kernel.c, by all compilers. Outline atomics would be calls into the compiler's library, which a kernel does not link.
+compiles_everywhere() {
+    for compiler in $COMPILERS; do compiles_to_hooks $compiler $KERNEL_FLAGS; done
+    compiles_to_hooks $CLANG --target=aarch64-none-elf $ANY_KERNEL_FLAGS -mgeneral-regs-only -mno-outline-atomics
+    compiles_to_hooks $CLANG --target=riscv64-none-elf $ANY_KERNEL_FLAGS -march=rv64imac -mabi=lp64 -mcmodel=medany
+}
+
+printf '%s\n' '#define IVSKIP_IMPLEMENTATION' '#include "ivskip.h"' >kernel.c
+compiles_everywhere
+if [ -e "$ROOT/ivaddr.h" ]; then
+    printf '%s\n' '#define IVADDR_IMPLEMENTATION' '#include "ivaddr.h"' >kernel.c
+    compiles_everywhere
+fi
 echo "check-freestanding: $checks objects for x86-64, aarch64, riscv64; each needs only $(echo $needs)"

@@ -85,6 +85,35 @@ for standard in c++11 c++20; do
     must "guard.cc runs" ./unit
 done
 
+# ivaddr.h: alone, twice, in any order with ivskip.h, private copies beside public ones
+if [ -e "$ROOT/ivaddr.h" ]; then
+    addr='#include "ivaddr.h"'
+    bodies='#define IVADDR_IMPLEMENTATION'
+    space='int r = iva_space_init(&s, 0); r |= iva_space_destroy(&s);'
+    addr_main="int main(void) { static struct iva_space s; $space return r; }"
+    printf '%s\n' "$addr" 'typedef int not_empty;' >addr_alone.c
+    printf '%s\n' "$inc" "$addr" "$bodies" "$addr" "$inc" "$addr_main" >addr_late.c
+    printf '%s\n' "$bodies" "$addr" "$inc" "$addr" "$addr_main" >addr_early.c
+    printf '%s\n' "$imp" "$inc" "$bodies" "$addr" "$addr_main" >addr_after.c
+    printf '%s\n' '#define IVADDR_STATIC' "$addr" "int one(void); int one(void) { static struct iva_space s; $space return r; }" >addr_one.c
+    printf '%s\n' "$bodies" "$addr" 'int one(void);' "int main(void) { static struct iva_space s; $space return r | one(); }" >addr_two.c
+    for compiler in $COMPILERS; do
+        must "addr_alone.c, $compiler" $compiler -std=c11 $WARN -I"$ROOT" -c addr_alone.c -o unit.o
+        for unit in addr_late addr_early addr_after; do
+            must "$unit.c, $compiler" $compiler -std=c11 $WARN -I"$ROOT" -pthread $unit.c -o unit
+            must "$unit.c runs" ./unit
+            must "$unit.c as C++, $compiler" $compiler -x c++ -std=c++11 $WARN -I"$ROOT" -pthread -c $unit.c -o unit.o
+        done
+        must "a private and a public space, $compiler" $compiler -std=c11 $WARN -I"$ROOT" -pthread addr_one.c addr_two.c -o unit
+        must "they run" ./unit
+    done
+    printf '%s\n' "$bodies" "$addr" >addr_bodies.c
+    printf '%s\n' "$addr" "$addr_main" >addr_user.c
+    must "compile the bodies" gcc -std=c11 -I"$ROOT" -pthread -c addr_bodies.c -o implementation.o
+    must "compile with another height" gcc -std=c11 -I"$ROOT" -DIVSKIP_MAX_HEIGHT=12 -c addr_user.c -o user.o
+    mustnot "spaces that differ in IVSKIP_MAX_HEIGHT must not link" gcc -pthread implementation.o user.o -o unit
+fi
+
 # options out of range are refused
 for option in MAX_HEIGHT=1 MAX_HEIGHT=41 SPIN=-1 RETIRE_BATCH=0 LINK_TRIES=0 RCU=NONE RCU=HOST; do
     mustnot "IVSKIP_$option must be refused" gcc -std=c11 -I"$ROOT" -DIVSKIP_$option -c alone.c -o unit.o
