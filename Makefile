@@ -56,7 +56,9 @@ BINARIES = $(1)/test-plain $(if $(filter build/URCU_MEMB,$(1))$(filter BUILTIN,$
 
 TRACES_HERE = $(wildcard tests/data/*.vmtrace)
 DEMO_TRACE ?= $(firstword $(wildcard tests/data/malloc-threads.vmtrace) $(TRACES_HERE))
-MODES := "" "--predict" "--threads 4" "--parallel"
+# Not all of a directory of traces can be predicted: the kernel keeps areas apart that are one here, and most traces do not tell where.
+BELIEVING := "" "--threads 4" "--parallel"
+MODES := $(BELIEVING) "--predict"
 
 # zlib is used where a program with it compiles and links.
 ZLIB_PROBE = echo 'int main(void){return zlibVersion()[0]==0;}' | $(1) -include zlib.h -x c - -o /dev/null -lz 2>/dev/null
@@ -295,7 +297,7 @@ check-fuzz-faults: need-clang ## planted faults, fuzz/faults/*.patch: each is fo
 
 check-traces: need-urcu $(DIR)/vmreplay ## TRACES=dir: replays every .vmtrace.gz of a directory in the three modes; RCU=...
 	@[ -n "$(TRACES)" ] || { echo "check-traces: say TRACES=directory" >&2; exit 1; }
-	@found=0; for trace in $(TRACES)/*.gz; do [ -e "$$trace" ] || continue; for mode in $(MODES); do \
+	@found=0; for trace in $(TRACES)/*.gz; do [ -e "$$trace" ] || continue; for mode in $(BELIEVING); do \
 	    echo "$(DIR)/vmreplay $$mode $$trace"; $(DIR)/vmreplay $$mode "$$trace"; found=$$((found + 1)); done; done; \
 	[ $$found -gt 0 ] || { echo "check-traces: no .gz in $(TRACES)" >&2; exit 1; }; echo "check-traces: $$found replays matched"
 
