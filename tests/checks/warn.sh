@@ -21,9 +21,11 @@ if [ "$1" = --one ]; then
 fi
 
 host='-DIVSKIP_RCU=HOST -DIVSKIP_CONFIG=\"tests/checks/port.h\"'
-body=-DIVSKIP_IMPLEMENTATION
 : >jobs
 for header in "$@"; do
+    prefix=IVSKIP
+    [ $header != ivaddr.h ] || prefix=IVADDR
+    body=-D${prefix}_IMPLEMENTATION
     file=warn-$header.c
     printf '#include "%s"\n#include "%s"\nint main(void) { return 0; }\n' $header $header >$file
     for compiler in $COMPILERS; do
@@ -33,7 +35,7 @@ for header in "$@"; do
             done <<FLAGS
 
 $body
--DIVSKIP_STATIC
+-D${prefix}_STATIC
 $body -DIVSKIP_DEBUG=1
 $body -DIVSKIP_MAX_HEIGHT=2 -DIVSKIP_SPIN=0
 $body -DIVSKIP_RCU=URCU_MEMB
