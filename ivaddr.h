@@ -74,8 +74,9 @@
  *   LINUX: the highest gap below the base; private anonymous pieces that are multiples of 2 MiB, and pieces of disk
  *   files (IVA_CONGRUENT) that hold an aligned 2 MiB, at an address congruent to the offset. Above the base only if
  *   there is nothing below. BOTTOM_UP: the lowest gap. HOOK: what the host proposes, if free. A hint that is free is
- *   taken as it is. A search begins where the first gap of that size can be (the space remembers), so it costs a few
- *   steps also in a space of 65,000 areas; after ivs_map_tune each step costs less.
+ *   taken as it is (for large pieces of disk files: if 2 MiB more are free, or nowhere else). A search begins where the
+ *   first gap of that size can be (the space remembers), so it costs a few steps also in a space of 65,000 areas; after
+ *   ivs_map_tune each step costs less.
  *
  * 6. Options: those of ivskip.h, and
  *
@@ -1354,10 +1355,10 @@ static bool iva_distance_(const struct iva_space *space, uint64_t start, uint64_
     return start < base;
 }
 
-/* [start, end) may be a gap that was not there before; frees_ has been counted. */
-static void iva_forget_(struct iva_space *space, uint64_t start, uint64_t end) {
-    uint64_t bytes = end - start, distance;
-    if (end == start || !iva_distance_(space, start, end, &distance)) return;
+/* [start, last] may be a gap that was not there before; frees_ has been counted. */
+static void iva_forget_(struct iva_space *space, uint64_t start, uint64_t last) {
+    uint64_t bytes = last - start + 1 ? last - start + 1 : UINT64_MAX, distance;
+    if (!iva_distance_(space, start, last + 1, &distance)) return;
     for (unsigned i = iva_class_(space, bytes) + 1; i-- > 0;) {
         struct iva_fact_ *fact = &space->facts_[i];
         uint64_t known = ivs_load_relaxed_64_(&fact->distance);
@@ -1439,16 +1440,23 @@ static bool iva_gap_(struct iva_space *space, uint64_t bytes, uint64_t *start) {
     return iva_gap_below_(space, bytes, start);
 }
 
-/* Where something goes that is free to go anywhere. In a read section. */
-static bool iva_choose_rcu_(struct iva_space *space, const struct iva_place *place, uint64_t *start) {
+static bool iva_of_disk_(const struct iva_place *place) { return place->object && (place->flags & IVA_CONGRUENT); }
+
+/* Is it placed so that huge pages fit: a piece of a disk file that holds one, or anonymous memory of a whole number of
+ * them, if that was not asked to be somewhere? */
+static bool iva_large_(const struct iva_space *space, const struct iva_place *place, bool hinted) {
+    uint64_t huge = space->config_.huge, bytes = place->bytes;
+    if (!huge || bytes < huge || bytes > space->last_ - huge) return false;
+    if (!place->object && !(place->flags & IVA_SHARED)) return !hinted && bytes % huge == 0;
+    uint64_t up = (place->offset + (huge - 1)) & ~(huge - 1), end = place->offset + bytes;
+    return iva_of_disk_(place) && end >= up && end - up >= huge;
+}
+
+/* Where something goes that is free to go anywhere; `hinted`: its hint was refused. In a read section. */
+static bool iva_choose_rcu_(struct iva_space *space, const struct iva_place *place, bool hinted, uint64_t *start) {
     uint64_t huge = space->config_.huge, bytes = place->bytes, third = iva_page_up_(space, space->last_ / 3);
-    bool anonymous = !place->object && !(place->flags & IVA_SHARED);
-    bool file = place->object && (place->flags & IVA_CONGRUENT) != 0;
-    uint64_t offset = file ? place->offset : 0, up = huge ? (offset + (huge - 1)) & ~(huge - 1) : 0;
-    bool large = huge && bytes >= huge && bytes <= space->last_ - huge &&
-                 (anonymous ? bytes % huge == 0 : file && offset + bytes >= up && offset + bytes - up >= huge);
-    if (large && iva_gap_(space, bytes + huge, start)) {
-        uint64_t rest = (offset - *start) & (huge - 1);
+    if (iva_large_(space, place, hinted) && iva_gap_(space, bytes + huge, start)) {
+        uint64_t rest = ((iva_of_disk_(place) ? place->offset : 0) - *start) & (huge - 1);
         *start += rest || space->config_.policy == IVA_PLACE_BOTTOM_UP ? rest : huge;
         return true;
     }
@@ -1465,14 +1473,24 @@ static bool iva_free_rcu_(struct iva_space *space, uint64_t start, uint64_t byte
     return !next || start + (bytes - 1) < iva_guard_start_(space, next);
 }
 
+/* Does a hint hold? For a large piece of a disk file Linux wants the room that placing it congruent takes, also here where
+ * it is not used; if that is not free, any other place with such room is better. In a read section. */
+static bool iva_take_hint_rcu_(struct iva_space *space, const struct iva_place *place, uint64_t hint) {
+    uint64_t room = place->bytes + space->config_.huge, elsewhere;
+    if (iva_of_disk_(place) && iva_large_(space, place, true) && !iva_free_rcu_(space, hint, room) &&
+        iva_gap_(space, room, &elsewhere))
+        return false;
+    return iva_free_rcu_(space, hint, place->bytes);
+}
+
 /* No search found room. Frees may have happened behind it: is there none with everything held still? */
-static bool iva_room_(struct iva_space *space, const struct iva_place *place) {
+static bool iva_room_(struct iva_space *space, const struct iva_place *place, bool hinted) {
     struct ivs_lock lock;
     uint64_t start;
     bool room;
     if (ivs_map_lock(&space->map_, 0, space->last_ + 1, &lock)) return false;
     ivs_map_read_enter(&space->map_);
-    room = iva_choose_rcu_(space, place, &start);
+    room = iva_choose_rcu_(space, place, hinted, &start);
     ivs_map_read_exit(&space->map_);
     (void)ivs_map_unlock(&lock);
     return room;
@@ -1485,7 +1503,7 @@ static int iva_choose_(struct iva_space *space, struct iva_place *place, uint64_
     if (!iva_fits_(space, space->config_.lo, place->bytes)) return IVA_ENOMEM;
     do {
         ivs_map_read_enter(&space->map_);
-        found = hint && iva_free_rcu_(space, hint, place->bytes);
+        found = hint && iva_take_hint_rcu_(space, place, hint);
         if (found) *start = hint;
         ivs_map_read_exit(&space->map_);
         while (!found && space->config_.policy == IVA_PLACE_HOOK && ops->place && place->attempt < 64) {
@@ -1497,10 +1515,10 @@ static int iva_choose_(struct iva_space *space, struct iva_place *place, uint64_
         }
         if (!found) {
             ivs_map_read_enter(&space->map_);
-            found = iva_choose_rcu_(space, place, start);
+            found = iva_choose_rcu_(space, place, hint != 0, start);
             ivs_map_read_exit(&space->map_);
         }
-    } while (!found && iva_room_(space, place));
+    } while (!found && iva_room_(space, place, hint != 0));
     return found ? 0 : IVA_ENOMEM;
 }
 
@@ -1873,17 +1891,17 @@ static void iva_pass_bounds_(const struct iva_pass_ *pass, uint64_t start, uint6
 /* The gaps that there are after the commit may contradict what was known. */
 static void iva_pass_correct_(const struct iva_pass_ *pass) {
     uint64_t from = pass->lock->floor, ceiling = pass->lock->ceiling;
-    for (size_t i = 0; i < pass->count; i++) {
-        iva_forget_(pass->space, from, pass->node[i]->start);
+    for (size_t i = 0; pass->node && i < pass->count; i++) { /* no node: nothing is left */
+        if (pass->node[i]->start > from) iva_forget_(pass->space, from, pass->node[i]->start - 1);
         from = pass->node[i]->last + 1;
         if (!from) return;
     }
-    iva_forget_(pass->space, from, ceiling);
+    if (from <= ceiling - 1) iva_forget_(pass->space, from, ceiling - 1);
 }
 
 /* After the commit [A5]. */
 static void iva_pass_forget_(const struct iva_pass_ *pass) {
-    if (!pass->freed || !pass->node) return;
+    if (!pass->freed) return;
     (void)ivs_add_acq_rel_64_(&pass->space->frees_, IVA_FREES_BEGUN_ + 1); /* [P5] */
     iva_pass_correct_(pass);
     (void)ivs_add_acq_rel_64_(&pass->space->frees_, ~UINT64_C(0)); /* [P5] done with */

@@ -47,7 +47,7 @@ $(BENCH)/shim.o $(BENCH)/rbtree.o: $(BENCH)/%.o: bench/%.cc $(BENCH_DEPENDS) | n
 $(BENCH)/bench.o $(BENCH)/slab.o $(BENCH)/array.o: $(BENCH)/%.o: bench/%.c $(BENCH_DEPENDS) | need-bench
 	@mkdir -p $(@D)
 	$(CC) $(BENCH_CFLAGS) -c $< -o $@
-$(BENCH)/trace.o: bench/trace.c examples/vmreplay.c $(HEADERS) $(BENCH_DEPENDS)
+$(BENCH)/trace.o: bench/trace.c $(VMREPLAY) $(HEADERS) $(BENCH_DEPENDS)
 	@mkdir -p $(@D)
 	$(CC) $(BENCH_CFLAGS) -c $< -o $@
 $(BENCH)/ivskip-%.o: bench/ivskip.c $(HEADERS) $(BENCH_DEPENDS) | need-bench

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Recorded address-space calls as maps, unmaps and look-ups of one map: parsed by the example, whose copy of the
- * library is private to this file and serves as the model that says what look-ups must find. */
+/* Recorded address-space calls as maps, unmaps and look-ups of one map: parsed by the example's parser. A copy of the
+ * library, private to this file, serves as the model that says what look-ups must find. */
 #define IVSKIP_STATIC
-#define VMREPLAY_NO_MAIN
 #pragma GCC diagnostic ignored "-Wunused-function"
-#include "examples/vmreplay.c"
+#include "examples/vmtrace.h" /* first: it asks libc for memmem */
+#include "ivskip.h"
 
 #include "bench.h"
 
@@ -29,38 +29,74 @@ static void emit(struct maker *m, int op, uint64_t lo, uint64_t hi) {
     m->out->event[m->out->n++] = e;
 }
 
+/* Every space is a slice of the map's keys. */
+static uint64_t base_of(uint32_t space) { return (uint64_t)space * SPACE_END; }
+
 static void emit_copy(struct maker *m, uint64_t from, uint64_t to) {
     struct ivs_entry entry;
-    for (uint64_t at = from; ivs_map_lookup_next(&m->model, at, &entry) == 0 && entry.start < from + SLICE;
+    for (uint64_t at = from; ivs_map_lookup_next(&m->model, at, &entry) == 0 && entry.start < from + SPACE_END;
          at = entry.end)
         emit(m, BENCH_MAP, entry.start - from + to, entry.end - from + to);
 }
 
-/* What a call did to the set of mapped keys; rights and files make a new interval and no other difference here. */
-static void emit_event(struct maker *m, const struct trace *t, const struct event *e) {
-    uint64_t base = (uint64_t)e->space << SLICE_BITS;
+static void emit_remap(struct maker *m, uint64_t base, const struct event *e) {
+    const uint64_t old = e->x[0], from = page_up(e->x[1]), size = page_up(e->x[2]);
+    if (e->res != old) {
+        if (!(e->x[3] & 4)) emit(m, BENCH_UNMAP, base + old, base + old + from);
+        emit(m, BENCH_MAP, base + e->res, base + e->res + size);
+    } else if (size < from) {
+        emit(m, BENCH_UNMAP, base + old + size, base + old + from);
+    } else {
+        emit(m, BENCH_MAP, base + old + from, base + old + size);
+    }
+}
+
+/* What a call that succeeded did to the set of mapped keys; rights and files make a new interval and no other difference
+ * here. `brk`: of the space, changed. */
+static void emit_call(struct maker *m, const struct event *e, uint64_t *brk) {
+    const uint64_t base = base_of(e->space), at = base + e->x[0];
+    switch ((enum call)e->call) {
+    case MMAP: emit(m, BENCH_MAP, base + e->res, base + e->res + page_up(e->x[1])); break;
+    case SHMAT: emit(m, BENCH_MAP, base + e->res, base + e->res + page_up(e->x[0])); break;
+    case KMAP: emit(m, BENCH_MAP, at, at + page_up(e->x[1])); break;
+    case MUNMAP:
+    case SHMDT:
+    case KUNMAP: emit(m, BENCH_UNMAP, at, at + page_up(e->x[1])); break;
+    case MPROTECT:
+    case PKEY_MPROTECT:
+        if (!(e->x[2] & 0x1000000)) emit(m, BENCH_MAP, at, at + page_up(e->x[1]));
+        break;
+    case MREMAP: emit_remap(m, base, e); break;
+    case BRK:
+        if (e->res != e->x[0]) break;
+        emit(m, BENCH_MAP, base + page_up(*brk), base + page_up(e->res));
+        emit(m, BENCH_UNMAP, base + page_up(e->res), base + page_up(*brk));
+        *brk = e->res;
+        break;
+    case TOUCH: emit(m, BENCH_FIND, at & ~(PAGE - 1), 0); break;
+    default: break;
+    }
+}
+
+static void emit_event(struct maker *m, const struct trace *t, const struct event *e, uint64_t *brk) {
+    const uint64_t base = e->space < t->spaces.n ? base_of(e->space) : 0;
     switch ((enum op)e->op) {
-    case OP_PUT: emit(m, BENCH_MAP, base + e->area.lo, base + e->area.hi); break;
-    case OP_PROTECT:
-        if (e->result == RES_OK && !(e->how & PROTECT_GROWSDOWN)) emit(m, BENCH_MAP, base + e->lo, base + e->hi);
+    case OP_CALL:
+        if (!e->error) emit_call(m, e, &brk[e->space]);
         break;
-    case OP_CUT: emit(m, BENCH_UNMAP, base + e->lo, base + e->hi); break;
-    case OP_EXTEND: emit(m, BENCH_MAP, base + e->to, base + e->to_hi); break;
-    case OP_GROW: emit(m, BENCH_MAP, base + e->lo, base + e->hi); break;
-    case OP_MOVE:
-        emit(m, BENCH_UNMAP, base + e->lo, base + e->hi);
-        emit(m, BENCH_MAP, base + e->to, base + e->to_hi);
+    case OP_GROW: emit(m, BENCH_MAP, base + e->x[1], base + e->x[0]); break;
+    case OP_FORK:
+        emit_copy(m, base, base_of(e->other));
+        brk[e->other] = brk[e->space];
         break;
-    case OP_FORK: emit_copy(m, base, (uint64_t)e->other << SLICE_BITS); break;
-    case OP_END: emit(m, BENCH_UNMAP, base, base + SLICE); break;
+    case OP_END: emit(m, BENCH_UNMAP, base, base + SPACE_END); break;
     case OP_BIRTH:
         for (uint32_t i = 0; i < t->checks.at[e->other].count; i++) {
             const struct piece *p = &t->pieces.at[t->checks.at[e->other].first + i];
             emit(m, BENCH_MAP, base + p->lo, base + p->hi);
         }
         break;
-    case OP_TOUCH:
-    case OP_FAULT: emit(m, BENCH_FIND, base + e->lo, 0); break;
+    case OP_FAULT: emit(m, BENCH_FIND, base + e->x[0], 0); break;
     default: break;
     }
 }
@@ -82,7 +118,11 @@ static struct bench_trace *make_trace(const char *path) {
     struct maker m = {.out = calloc(1, sizeof *m.out)};
     struct ivs_map_stats stats;
     bench_demand(m.out && ivs_map_init(&m.model, NULL) == 0);
-    for (size_t i = 0; i < trace.events.n; i++) emit_event(&m, &trace, &trace.events.at[i]);
+    uint64_t *brk = calloc(trace.spaces.n + 1, sizeof *brk);
+    bench_demand(brk);
+    for (size_t i = 0; i < trace.spaces.n; i++) brk[i] = trace.spaces.at[i].brk;
+    for (size_t i = 0; i < trace.events.n; i++) emit_event(&m, &trace, &trace.events.at[i], brk);
+    free(brk);
     bench_demand(ivs_map_get_stats(&m.model, &stats) == 0);
     m.out->covered = stats.keys;
     bench_demand(ivs_map_destroy(&m.model) == 0);

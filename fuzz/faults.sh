@@ -12,7 +12,7 @@ for patch in fuzz/faults/"$target"-*.patch; do
     tree=build/fuzz/faults/$name
     rm -rf "$tree"
     mkdir -p "$tree/corpus"
-    cp -r ivskip.h examples tests fuzz "$tree"
+    cp -r ivskip.h ivaddr.h examples tests fuzz "$tree"
     if ! patch -p1 -F0 -s -N -d "$tree" <"$patch"; then
         echo "check-fuzz-faults: $patch does not apply any more" >&2
         exit 1
