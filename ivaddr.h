@@ -1473,8 +1473,8 @@ static bool iva_free_rcu_(struct iva_space *space, uint64_t start, uint64_t byte
     return !next || start + (bytes - 1) < iva_guard_start_(space, next);
 }
 
-/* Does a hint hold? For a large piece of a disk file Linux wants the room that placing it congruent takes, also here where
- * it is not used; if that is not free, any other place with such room is better. In a read section. */
+/* Does a hint hold? For a large piece of a disk file Linux wants the room that placing it congruent takes, also here
+ * where it is not used; if that is not free, any other place with such room is better. In a read section. */
 static bool iva_take_hint_rcu_(struct iva_space *space, const struct iva_place *place, uint64_t hint) {
     uint64_t room = place->bytes + space->config_.huge, elsewhere;
     if (iva_of_disk_(place) && iva_large_(space, place, true) && !iva_free_rcu_(space, hint, room) &&
