@@ -1323,7 +1323,7 @@ IVS_API int ivs_range_lock_dump(struct ivs_range_lock *lock, void (*put)(void *c
  *  Progress: linear in the pieces.
  *  Ordering: none needed; the caller is alone.
  *  Returns: 0; -EINVAL: NULL.
- *  Lifetime: the lock's memory stays with the lock. */
+ *  Lifetime: the lock's memory stays with the lock. Storage of handles of before: ivs_range_lock_barrier first. */
 IVS_API int ivs_range_lock_reset_after_fork(struct ivs_range_lock *lock) IVS_MUST_CHECK;
 
 #if defined(__cplusplus)
