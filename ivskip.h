@@ -500,7 +500,7 @@ struct ivs_domain {
     ivs_u64_ crowd_;    /* BUILTIN: read sections open in threads that could not get a record */
     ivs_u64_ limbo_;    /* else: nodes and callbacks that wait, */
     ivs_u64_ bytes_;    /* their memory, */
-    uint32_t busy_;     /* and whether a grace period is under way */
+    uint32_t busy_;     /* and whether a grace period is under way. BUILTIN: threads with due things and no record */
     uintptr_t orphans_; /* BUILTIN: retired by threads without a record; else: waits for the next grace period */
 } __attribute__((aligned(8)));
 
@@ -2099,23 +2099,28 @@ static void ivs_due_end_(struct ivs_record_ *record) { ivs_due_begin_(record); }
 /* Does the thread run callbacks just now? Then it must not begin to release more (no recursion without a bound). */
 static bool ivs_due_held_(const struct ivs_record_ *record) { return ivs_load_relaxed_32_(&record->releasing) & 1; }
 
+/* A thread without a record is counted in busy_ while it has due things in hand. */
+static size_t ivs_hands_empty_(struct ivs_domain *domain, struct ivs_list_ *due) {
+    size_t n;
+    ivs_thread_.releasing = 1;
+    n = ivs_list_release_(domain, due);
+    ivs_thread_.releasing = 0;
+    (void)ivs_add_release_32_(&domain->busy_, (uint32_t)-1); /* [P16] */
+    return n;
+}
+
 /* What threads without a record retired, for a thread without one: due after two advances from now. */
 static size_t ivs_orphans_reclaim_(struct ivs_domain *domain) {
     struct ivs_list_ due = {0, 0, 0, 0};
-    struct ivs_thread_ *self = &ivs_thread_;
-    size_t n;
-    if (self->releasing) return 0;
+    if (ivs_thread_.releasing) return 0;
+    (void)ivs_add_relaxed_32_(&domain->busy_, 1);
     ivs_list_take_(domain, &due, ivs_exchange_acq_rel_word_(&domain->orphans_, 0)); /* [P13] */
-    if (!due.first) return 0;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2 && due.first; i++) {
         if (ivs_epoch_advance_(domain)) continue;
         ivs_orphans_push_(domain, &due);
-        return 0;
+        due.first = 0;
     }
-    self->releasing = 1;
-    n = ivs_list_release_(domain, &due);
-    self->releasing = 0;
-    return n;
+    return ivs_hands_empty_(domain, &due);
 }
 
 /*
@@ -2191,6 +2196,7 @@ static void ivs_due_await_(struct ivs_domain *domain, const struct ivs_record_ *
         if (record == mine || !(seen & 1)) continue;
         while (ivs_load_acquire_32_(&record->releasing) == seen) IVSKIP_HOST_YIELD(); /* [P16] */
     }
+    while (ivs_load_acquire_32_(&domain->busy_)) IVSKIP_HOST_YIELD(); /* [P16] */
 }
 
 int ivs_domain_barrier(struct ivs_domain *domain) {
@@ -2199,14 +2205,19 @@ int ivs_domain_barrier(struct ivs_domain *domain) {
     int r;
     if (!domain || domain->magic_ != IVS_DOMAIN_MAGIC_) return IVS_EINVAL;
     record = ivs_record_get_(domain);
-    if (ivs_in_section_(domain) || (record && ivs_due_held_(record))) return IVS_EDEADLK;
+    if (ivs_in_section_(domain) || (record ? ivs_due_held_(record) : ivs_thread_.releasing)) return IVS_EDEADLK;
     if (record) ivs_due_begin_(record);
+    else (void)ivs_add_relaxed_32_(&domain->busy_, 1);
     ivs_domain_sweep_(domain, &due, UINT64_MAX, true); /* closes every open list */
     r = ivs_domain_synchronize(domain);
     if (r == 0) r = ivs_domain_synchronize(domain); /* tags are one ahead of the epoch */
     ivs_domain_sweep_(domain, &due, UINT64_MAX, true);
-    (void)ivs_list_release_(domain, &due);
-    if (record) ivs_due_end_(record);
+    if (record) {
+        (void)ivs_list_release_(domain, &due);
+        ivs_due_end_(record);
+    } else {
+        (void)ivs_hands_empty_(domain, &due);
+    }
     ivs_due_await_(domain, record);
     while (!record && ivs_load_relaxed_word_(&domain->orphans_))
         if (!ivs_orphans_reclaim_(domain)) IVSKIP_HOST_YIELD();
@@ -2290,6 +2301,7 @@ int ivs_domain_reset_after_fork(struct ivs_domain *domain) {
     if (!domain || domain->magic_ != IVS_DOMAIN_MAGIC_) return IVS_EINVAL;
     mine = ivs_record_find_(domain);
     ivs_store_relaxed_64_(&domain->crowd_, 0);
+    ivs_store_relaxed_32_(&domain->busy_, 0);
     record = (struct ivs_record_ *)ivs_load_acquire_word_(&domain->records_); /* [P11] */
     for (; record; record = record->next) {
         if (ivs_load_relaxed_32_(&record->guard)) { /* its lists may be torn: what is in them is lost */
