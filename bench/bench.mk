@@ -115,3 +115,26 @@ $(BENCH)/range: bench/range.c $(HEADERS) $(BENCH)/shim.o $(BENCH_DEPENDS)
 bench-range: $(BENCH)/range ## range locks, a mutex, a rwlock, a mutex with a tree, OFD locks; each target pass or FAIL; BENCH_ONLY=regex
 	@$(call bench_run,$(BENCH)/range,$(or $(BENCH_ONLY),.),$(BENCH)/range.json,0.1)
 	@[ -n "$(BENCH_ONLY)" ] || jq -r '.benchmarks[] | [.name, .real_time] | @tsv' $(BENCH)/range.json | awk -f bench/range.awk
+
+# Address spaces.
+.PHONY: bench-space
+$(BENCH)/space-maple.o: $(LINUX)/.unpacked
+$(BENCH)/space-maple.o: bench/space_maple.c $(BENCH_DEPENDS)
+	@mkdir -p $(@D)
+	$(CC) $(BENCH_CFLAGS) $(LINUX_CFLAGS) -c $< -o $@
+$(BENCH)/space-ivaddr-%.o: bench/space_ivaddr.c $(HEADERS) $(BENCH_DEPENDS) | need-bench
+	@mkdir -p $(@D)
+	$(CC) $(BENCH_CFLAGS) -DIVSKIP_RCU=$* -c $< -o $@
+$(BENCH)/space.o: bench/space.c $(BENCH_DEPENDS) | need-bench
+	@mkdir -p $(@D)
+	$(CC) $(BENCH_CFLAGS) -c $< -o $@
+$(BENCH)/space: $(addprefix $(BENCH)/,space.o space-maple.o space-ivaddr-URCU_MEMB.o space-ivaddr-BUILTIN.o maple-tree.o shim.o \
+    bench.o slab.o)
+	$(CXX) -pthread $^ -o $@ -lbenchmark $(LIBS_URCU_MEMB) -lm
+
+bench-space: $(BENCH)/space ## ivaddr.h beside the same semantics on the maple tree, each target pass or FAIL; RUNS=3; BENCH_ONLY=regex
+	@rm -f $(BENCH)/space.tsv
+	@for run in $$(seq $(or $(RUNS),3)); do \
+	    $(call bench_run,$(BENCH)/space,$(or $(BENCH_ONLY),.),$(BENCH)/space.json,0.2); \
+	    jq -r '.benchmarks[] | [.name, .real_time] | @tsv' $(BENCH)/space.json >> $(BENCH)/space.tsv; done
+	@[ -n "$(BENCH_ONLY)" ] || awk -f bench/space.awk $(BENCH)/space.tsv
