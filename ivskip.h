@@ -1157,7 +1157,7 @@ struct ivs_range_stats {
     uint64_t longest_wait; /* nanoseconds, of those that are over */
     uint64_t wakes;        /* wake-ups of waiters */
     uint64_t false_wakes;  /* that found the range taken again */
-    uint64_t waiting;      /* requests that wait now */
+    uint64_t waiting;      /* requests that wait now: for a held range, or behind others */
     uint64_t held;         /* pieces that are held now */
     uint64_t cached;       /* pieces that are kept for the next who asks for the same range */
 };
@@ -4252,7 +4252,7 @@ struct ivs_wanted_ {
     uint32_t kinds, nested;
 };
 
-static struct ivs_wanted_ ivs_want_(uint64_t start, uint64_t last, uint32_t kinds) {
+static struct ivs_wanted_ ivs_waits_in_(uint64_t start, uint64_t last, uint32_t kinds) {
     struct ivs_wanted_ w = {start, last, UINT64_MAX, UINT64_MAX, 0, kinds, 0};
     return w;
 }
@@ -4299,7 +4299,7 @@ static void ivs_range_mark_(struct ivs_ranges_ *table, struct ivs_range *range, 
 /* Those that `range` has to stand behind [R5]. */
 static struct ivs_wanted_ ivs_range_wants_(const struct ivs_range *range) {
     uint32_t kinds = range->mode_ == IVS_EXCLUSIVE ? IVS_WAITS_EXCLUSIVE_ | IVS_WAITS_SHARED_ : IVS_WAITS_EXCLUSIVE_;
-    struct ivs_wanted_ w = ivs_want_(range->start_, range->last_, kinds);
+    struct ivs_wanted_ w = ivs_waits_in_(range->start_, range->last_, kinds);
     w.ticket = range->ticket_;
     w.above = range->above_;
     w.nested = range->flags_ & IVS_RANGE_NESTED_;
@@ -4314,7 +4314,7 @@ static struct ivs_range *ivs_range_ahead_(const struct ivs_ranges_ *table, const
 /* Has a newcomer to queue? [R5] First by a look without the guard at what is said of all who wait. */
 static bool ivs_barred_(struct ivs_ranges_ *table, const struct ivs_range *range) {
     uint32_t kinds = range->mode_ == IVS_EXCLUSIVE ? IVS_WAITS_VAIN_ : IVS_WAITS_EXCLUSIVE_;
-    struct ivs_wanted_ w = ivs_want_(range->start_, range->last_, kinds);
+    struct ivs_wanted_ w = ivs_waits_in_(range->start_, range->last_, kinds);
     bool barred;
     if (!(ivs_load_relaxed_32_(&table->waits_kinds) & kinds) ||
         !ivs_meets_(ivs_load_relaxed_64_(&table->waits_start), ivs_load_relaxed_64_(&table->waits_last), w.start,
@@ -4392,7 +4392,7 @@ static void ivs_ranges_roused_(struct ivs_ranges_ *table, struct ivs_range *rous
 /* [start, last] was let go (held_shared: shared holders stay): those who slept for it may try. They conflict with none
  * who came before, so with none of each other, but for nested ones. */
 static void ivs_range_pass_(struct ivs_ranges_ *table, uint64_t start, uint64_t last, bool held_shared) {
-    struct ivs_wanted_ w = ivs_want_(start, last, IVS_WAITS_ASLEEP_);
+    struct ivs_wanted_ w = ivs_waits_in_(start, last, IVS_WAITS_ASLEEP_);
     struct ivs_range *range = NULL, *roused = NULL;
     while ((range = ivs_queue_next_(table, &w, range)) != NULL)
         if (ivs_meets_(range->by_start_, range->by_last_, start, last) &&
@@ -4403,7 +4403,7 @@ static void ivs_range_pass_(struct ivs_ranges_ *table, uint64_t start, uint64_t 
 
 /* With the kind of one that tries: `state` is AWAKE or TRYING. */
 static void ivs_range_enqueue_(struct ivs_ranges_ *table, struct ivs_range *range, uint32_t state) {
-    struct ivs_wanted_ w = ivs_want_(range->start_, range->last_, UINT32_MAX);
+    struct ivs_wanted_ w = ivs_waits_in_(range->start_, range->last_, UINT32_MAX);
     struct ivs_range *other = NULL;
     ivs_guard_(table);
     range->vain_ = 0;
@@ -4460,7 +4460,7 @@ static void ivs_cycle_reach_(const struct ivs_ranges_ *table, struct ivs_range *
 
 /* What `at` waits for: those ahead of it, and all that holders in its way wait for. True: one of those is `owner`. */
 static bool ivs_cycle_step_(struct ivs_ranges_ *table, struct ivs_range *at, const struct ivs_range *range) {
-    struct ivs_wanted_ all = ivs_want_(0, UINT64_MAX, UINT32_MAX), ahead = ivs_range_wants_(at);
+    struct ivs_wanted_ all = ivs_waits_in_(0, UINT64_MAX, UINT32_MAX), ahead = ivs_range_wants_(at);
     struct ivs_range *first = NULL;
     for (struct ivs_range *held = table->holders; held; held = held->next_) {
         uint64_t start = at == range ? held->start_ : at->other_start;
@@ -4486,7 +4486,7 @@ static bool ivs_cycle_step_(struct ivs_ranges_ *table, struct ivs_range *at, con
 
 /* Guard held: would `range`, if it waited, wait for its own owner? other_start, other_end: what is in the way. */
 static bool ivs_range_cycle_(struct ivs_ranges_ *table, struct ivs_range *range) {
-    struct ivs_wanted_ all = ivs_want_(0, UINT64_MAX, UINT32_MAX);
+    struct ivs_wanted_ all = ivs_waits_in_(0, UINT64_MAX, UINT32_MAX);
     struct ivs_range *at = range;
     if (range->flags_ & (IVS_RANGE_ASYNC_ | IVS_RANGE_TIMED_))
         return false; /* it does not wait for ever, or not here */
@@ -5712,7 +5712,7 @@ int ivs_range_lock_reset_after_fork(struct ivs_range_lock *lock) {
 }
 
 int ivs_range_lock_get_stats(struct ivs_range_lock *lock, struct ivs_range_stats *stats) {
-    struct ivs_wanted_ all = ivs_want_(0, UINT64_MAX, UINT32_MAX);
+    struct ivs_wanted_ all = ivs_waits_in_(0, UINT64_MAX, UINT32_MAX);
     struct ivs_ranges_ *table;
     uintptr_t word;
     if (!lock || !stats) return IVS_EINVAL;
@@ -5731,7 +5731,7 @@ int ivs_range_lock_get_stats(struct ivs_range_lock *lock, struct ivs_range_stats
     stats->false_wakes = table->false_wakes;
     for (struct ivs_range *range = ivs_queue_next_(table, &all, NULL); range;
          range = ivs_queue_next_(table, &all, range))
-        stats->waiting++;
+        stats->waiting += range->behind_ || (range->kinds_ & IVS_WAITS_ASLEEP_);
     ivs_unguard_(table);
     return 0;
 }
@@ -5769,7 +5769,7 @@ static void ivs_put_waiter_(const struct ivs_out_ *out, const struct ivs_range *
 }
 
 int ivs_range_lock_dump(struct ivs_range_lock *lock, void (*put)(void *ctx, const char *text), void *ctx) {
-    struct ivs_wanted_ all = ivs_want_(0, UINT64_MAX, UINT32_MAX);
+    struct ivs_wanted_ all = ivs_waits_in_(0, UINT64_MAX, UINT32_MAX);
     struct ivs_ranges_ *table;
     struct ivs_out_ out;
     struct ivs_node *node;

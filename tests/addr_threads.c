@@ -50,12 +50,10 @@ static void one(struct worker *w) {
 
 static void *work(void *arg) {
     struct worker *w = arg;
-    rcu_thread_begin();
     for (unsigned i = 0; i < w->steps && !test_failed(); i++) {
         one(w);
         if (i % 64 == 0) rcu_quiescent();
     }
-    rcu_thread_end();
     return NULL;
 }
 
@@ -66,7 +64,6 @@ struct watch {
 
 static void *watcher(void *arg) {
     struct watch *watch = arg;
-    rcu_thread_begin();
     while (!atomic_load(&stop)) {
         uint64_t total = iva_counter_read(&space.total_), locked = iva_counter_read(&space.locked_);
         uint64_t areas = iva_counter_read(&space.areas_);
@@ -75,7 +72,6 @@ static void *watcher(void *arg) {
         watch->looks++;
         rcu_quiescent();
     }
-    rcu_thread_end();
     return NULL;
 }
 
